@@ -2,7 +2,7 @@
 
 >>> import numpy, qkv
 >>> query = key = value = numpy.ones((2, 8, 10, 64), "f")
->>> qkv.attention(query, key, value, mask=qkv.causal()).shape
+>>> qkv.attention(query, key, value, mask=qkv.Mask.causal()).shape
 (2, 8, 10, 64)
 
 Arrays of NumPy, torch, JAX or anything else with ``__dlpack__`` on the CPU are read without a copy, and results are of
@@ -13,56 +13,27 @@ import copyreg
 from typing import TYPE_CHECKING
 
 from ._qkv import (
-    BatchNorm,
     Bias,
-    Conv1d,
-    Conv2d,
-    Decoder,
-    Encoder,
     FormatError,
-    Gru,
     KeyValueCache,
-    Lstm,
     Mask,
-    MultiHeadAttention,
-    PatchEmbedding,
     Plan,
-    Pool1d,
-    Pool2d,
     Receipt,
-    Rnn,
     Saved,
     Score,
-    Transformer,
     __version__,
-    additive,
-    alibi,
     attention,
     attention_backward,
     attention_double_backward,
     attention_jvp,
-    bias,
-    bilinear,
-    boolean,
-    causal,
-    clipped,
-    concat,
-    dilated,
-    documents,
     dropout_mask,
-    lengths,
     merge_attention,
     plan,
-    prefix,
     select_target,
+    selected_target,
     set_threads,
-    shaw,
-    swin,
-    t5,
-    target,
     threads,
     verify,
-    window,
 )
 from .arrays import Array
 from .functional import scaled_dot_product_attention
@@ -71,89 +42,55 @@ copyreg.pickle(type(attention), lambda function: function.__name__)  # functions
 
 if TYPE_CHECKING:
     from .embedder import Embedder
-    from .pictures import ClassProbability, PictureClassifier, Vit, classify
+    from .pictures import PictureClassifier, Vit, classify
     from .report import Report, explain
-    from .tokenizer import Encoding, Tokenizer
-    from .training import compare, train
-    from .translator import Hypothesis, Translation, Translator
+    from .tokenizer import Tokenizer
+    from .training import train
+    from .translator import Translator
 
 # Names whose modules are imported when one is used first: what they import takes longer than attention itself.
 _MODULES = {
     "embedder": ("Embedder",),
-    "pictures": ("ClassProbability", "PictureClassifier", "Vit", "classify"),
+    "pictures": ("PictureClassifier", "Vit", "classify"),
     "report": ("Report", "explain"),
-    "tokenizer": ("Encoding", "Tokenizer"),
-    "training": ("compare", "train"),
-    "translator": ("Hypothesis", "Translation", "Translator"),
+    "tokenizer": ("Tokenizer",),
+    "training": ("train",),
+    "translator": ("Translator",),
 }
 
 __all__ = [
     "Array",
-    "BatchNorm",
     "Bias",
-    "ClassProbability",
-    "Conv1d",
-    "Conv2d",
-    "Decoder",
     "Embedder",
-    "Encoder",
-    "Encoding",
     "FormatError",
-    "Gru",
-    "Hypothesis",
     "KeyValueCache",
-    "Lstm",
     "Mask",
-    "MultiHeadAttention",
-    "PatchEmbedding",
     "PictureClassifier",
     "Plan",
-    "Pool1d",
-    "Pool2d",
     "Receipt",
     "Report",
-    "Rnn",
     "Saved",
     "Score",
     "Tokenizer",
-    "Transformer",
-    "Translation",
     "Translator",
     "Vit",
     "__version__",
-    "additive",
-    "alibi",
     "attention",
     "attention_backward",
     "attention_double_backward",
     "attention_jvp",
-    "bias",
-    "bilinear",
-    "boolean",
-    "causal",
     "classify",
-    "clipped",
-    "compare",
-    "concat",
-    "dilated",
-    "documents",
     "dropout_mask",
     "explain",
-    "lengths",
     "merge_attention",
     "plan",
-    "prefix",
     "scaled_dot_product_attention",
     "select_target",
+    "selected_target",
     "set_threads",
-    "shaw",
-    "swin",
-    "t5",
-    "target",
     "threads",
     "train",
     "verify",
-    "window",
 ]
 
 
@@ -164,6 +101,8 @@ def __getattr__(name: str) -> object:
         if name in names:
             globals()[name] = found = getattr(import_module(f"{__name__}.{module}"), name)
             return found
+    if name in ("lab", "layers"):
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,9 +10,23 @@ from .arrays import Array, ArrayOrSequence
 __version__: str
 
 class FormatError(ValueError):
-    pass
+    """
+    A file or text breaks a rule of its format; the message names the file, the field and the rule.
+    """
 
 class Mask:
+    """
+    Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it through. Query i has
+    position p = i, or with align="bottom-right", and over a cache, i plus key length minus query length; key j has
+    position j. A mask keeps its arrays alive.
+
+    >>> import qkv
+    >>> qkv.Mask.causal() & qkv.Mask.window(2, 0)
+    qkv.Mask.causal() & qkv.Mask.window(2, 0)
+    >>> qkv.Mask.lengths([3, 5])
+    qkv.Mask.lengths(...)
+    """
+
     __array_ufunc__: None = None
 
     def __repr__(self) -> str: ...
@@ -25,23 +39,52 @@ class Mask:
 
     def __rand__(self, other: Mask) -> Mask: ...
 
-    def compiled(self, threads: int = 0) -> Mask: ...
+    def compiled(self, threads: int = 0) -> Mask:
+        """
+        The same mask with its boolean arrays and document ids read once, for use in many calls: they must not change afterwards.
+        """
 
-def causal(align: Literal['top-left', 'bottom-right'] | None = None) -> Mask: ...
+    @staticmethod
+    def causal(align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
+        """Keys j <= p."""
 
-def window(left: int, right: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask: ...
+    @staticmethod
+    def window(left: int, right: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
+        """Keys p - left <= j <= p + right; -1 leaves that side open."""
 
-def dilated(left: int, right: int, step: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask: ...
+    @staticmethod
+    def dilated(left: int, right: int, step: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
+        """
+        Keys p - left * step <= j <= p + right * step with p - j divisible by step; -1 leaves that side open.
+        """
 
-def prefix(counts: ArrayOrSequence, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask: ...
+    @staticmethod
+    def prefix(counts: ArrayOrSequence, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
+        """
+        Keys j < counts[sequence] or j <= p: a prefix that every query sees, and causal after it. counts: int32 or int64 [batch].
+        """
 
-def lengths(counts: ArrayOrSequence) -> Mask: ...
+    @staticmethod
+    def lengths(counts: ArrayOrSequence) -> Mask:
+        """Keys j < counts[sequence]. counts: int32 or int64 [batch]."""
 
-def documents(query_ids: ArrayOrSequence, key_ids: ArrayOrSequence | None = None) -> Mask: ...
+    @staticmethod
+    def documents(query_ids: ArrayOrSequence, key_ids: ArrayOrSequence | None = None) -> Mask:
+        """
+        Keys of the query's own document: ids are equal. query_ids: int32 or int64 [batch, length], packed [tokens]. key_ids: int32 or int64 [batch, length], packed [tokens].
+        """
 
-def boolean(visible: ArrayOrSequence) -> Mask: ...
+    @staticmethod
+    def boolean(visible: ArrayOrSequence) -> Mask:
+        """
+        Keys where visible is true. visible: bool or uint8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len].
+        """
 
 class Bias:
+    """
+    What is added to the logits after scale and soft cap; biases combine by ``+``: at most four arrays and four tables. A bias keeps its arrays alive.
+    """
+
     __array_ufunc__: None = None
 
     def __repr__(self) -> str: ...
@@ -54,19 +97,47 @@ class Bias:
 
     def __radd__(self, other: Bias) -> Bias: ...
 
-def bias(values: Array) -> Bias: ...
+    @staticmethod
+    def view(values: Array) -> Bias:
+        """
+        An array that is added: float32 (float64 for float64 inputs), broadcastable to [batch, heads, q_len, k_len]. It follows IEEE arithmetic; to hide a key, use a mask.
+        """
 
-def alibi(slopes: Array) -> Bias: ...
+    @staticmethod
+    def alibi(slopes: Array) -> Bias:
+        """
+        ``-slope * |p - j|``; slopes: float32 [heads] or [batch, heads] (Press et al., 2021).
+        """
 
-def t5(table: Array, bidirectional: bool = True, max_distance: int = 128) -> Bias: ...
+    @staticmethod
+    def t5(table: Array, bidirectional: bool = True, max_distance: int = 128) -> Bias:
+        """
+        T5's relative positions: the number of the head and of the bucket of ``j - p``; table [buckets, heads] (Raffel et al., 2020).
+        """
 
-def clipped(table: Array) -> Bias: ...
+    @staticmethod
+    def clipped(table: Array) -> Bias:
+        """
+        Relative positions up to a distance n: bucket ``clamp(j - p, -n, n) + n``; table [2 n + 1, heads].
+        """
 
-def shaw(table: Array) -> Bias: ...
+    @staticmethod
+    def shaw(table: Array) -> Bias:
+        """
+        ``scale * (q . table[bucket])`` with the buckets of :meth:`clipped`; table [2 n + 1, head_dim] (Shaw et al., 2018).
+        """
 
-def swin(table: Array, height: int, width: int) -> Bias: ...
+    @staticmethod
+    def swin(table: Array, height: int, width: int) -> Bias:
+        """
+        Relative places in a window of height x width cells; table [(2 height - 1) (2 width - 1), heads] (Liu et al., 2021).
+        """
 
 class Score:
+    """
+    How a query and a key become one number; "scaled_dot" and "dot" are names of the two without parameters.
+    """
+
     __array_ufunc__: None = None
 
     def __repr__(self) -> str: ...
@@ -75,23 +146,117 @@ class Score:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None: ...
 
-def additive(w_query: Array, w_key: Array, v: Array) -> Score: ...
+    @staticmethod
+    def additive(w_query: Array, w_key: Array, v: Array) -> Score:
+        """
+        ``v . tanh(w_query q + w_key k)``: w_query [hidden, query size], w_key [hidden, key size], v [hidden] (Bahdanau et al., 2014). Default scale 1.
+        """
 
-def concat(w: Array, v: Array) -> Score: ...
+    @staticmethod
+    def concat(w: Array, v: Array) -> Score:
+        """
+        ``v . tanh(w [q; k])``: w [hidden, query size + key size], v [hidden] (Luong et al., 2015). Default scale 1.
+        """
 
-def bilinear(w: Array) -> Score: ...
+    @staticmethod
+    def bilinear(w: Array) -> Score:
+        """
+        ``q^T w k``: w [query size, key size] (Luong et al., 2015). Default scale 1.
+        """
 
-def attention(query: Array, key: Array, value: Array, *, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, out: Array | None = None, want: Sequence[str | tuple[str, object]] = ()) -> Any: ...
+def attention(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, out: Array | None = None, want: Sequence[str | tuple[str, object]] = ()) -> Any:
+    """
+    Exact attention in one fused pass.
 
-def merge_attention(out: Array, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) -> tuple[Any, Any]: ...
+    ``dropout(softmax(mask(cap(scale * score(query, key)) + bias))) value``
 
-def dropout_mask(shape: Sequence[int], p: float, seed: int, first: Sequence[int] = (0, 0, 0, 0)) -> numpy.typing.NDArray[numpy.bool_]: ...
+    Padded: query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len,
+    value_dim]; the output is [..., heads, q_len, value_dim]. Packed (offsets_query, offsets_key, int32 or int64
+    [batch + 1]): query [tokens, heads, head_dim], key and value alike. Paged keys (block_table, int32 [batch, blocks]): key
+    [pages, rows, kv_heads, head_dim], value alike, with qkv.Mask.lengths() in the mask.
 
-def attention_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, want: Sequence[str] = ('query', 'key', 'value')) -> tuple[Any, ...]: ...
+    Arrays of NumPy (bfloat16 by ml_dtypes), torch, JAX or anything else with __dlpack__ on the CPU are read without a copy;
+    the results are of query's kind. float32, float64, bfloat16 or float16, the same for query, key and value; any strides
+    with a last one of 1.
 
-def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> tuple[Any, Any]: ...
+    scale: 1/sqrt(head_dim) unless given (1 for "dot"). soft_cap: ``cap * tanh(logits / cap)``, 0: off. dropout needs a seed.
+    sinks: [heads], each head's logit of one more key without a value. precision "reduced": products in bf16 where this CPU
+    has them. threads: 0 for the process's number. out: where the output goes, of query's type or float32. want: optional
+    outputs, given back after the output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy",
+    "self_weight", "previous_weight", "received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
 
-def attention_double_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> tuple[Any, Any, Any, Any]: ...
+    A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
+
+    Raises TypeError for what is no array or of another kind, naming the argument; ValueError for shapes, types that differ,
+    a last stride other than 1, and an out that is read-only or shares memory with an input.
+
+    >>> import numpy, qkv
+    >>> query, key = numpy.zeros((1, 2), "f"), numpy.zeros((2, 2), "f")
+    >>> qkv.attention(query, key, numpy.array([[1, 2], [3, 4]], "f"))
+    array([[2., 3.]], dtype=float32)
+    """
+
+def merge_attention(out: Array, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) -> tuple[Any, Any]:
+    """
+    Joins two results over disjoint keys into new arrays (out, log_sum_exp): attention to all keys at once.
+
+    ``m = max(lse, other_lse); out = (e^(lse - m) out + e^(other_lse - m) other_out) / (e^(lse - m) + e^(other_lse - m))``
+
+    out, other_out: [..., q_len, value_dim], all four float32 or all float64. A part with log-sum-exp -inf adds nothing.
+
+    >>> import numpy, qkv
+    >>> one, zero = numpy.ones((1, 1)), numpy.zeros(1)
+    >>> qkv.merge_attention(one, zero, 3 * one, zero)[0]
+    array([[2.]])
+    """
+
+def dropout_mask(shape: Sequence[int], p: float, seed: int, first: Sequence[int] = (0, 0, 0, 0)) -> numpy.typing.NDArray[numpy.bool_]:
+    """
+    Which weights dropout keeps: bool [..., heads, q_len, k_len].
+
+    ``first``: (sequence, head, query, key) of the first element, for a part of a mask. It depends on p, the seed and these
+    indices alone.
+
+    >>> import qkv
+    >>> qkv.dropout_mask((1, 1, 4), 0.0, seed=1)
+    array([[[ True,  True,  True,  True]]])
+    """
+
+def attention_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, want: Sequence[str] = ('query', 'key', 'value')) -> tuple[Any, ...]:
+    """
+    Gradients of attention, recomputed tile by tile: no matrix of q_len x k_len.
+
+    out and log_sum_exp as attention() gave them for these arguments; grad_out like out. want: "query", "key", "value",
+    "sinks", "w_query", "w_key" and "v" (of a score), an array each; "bias", "alibi_slopes", "tables", a list each, in the
+    order in which the bias was summed.
+
+    >>> import numpy, qkv
+    >>> x = numpy.ones((2, 2), "f")
+    >>> out, lse = qkv.attention(x, x, x, want=("log_sum_exp",))
+    >>> qkv.attention_backward(x, x, x, out, lse, x, want=("value",))[0]
+    array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
+
+def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> tuple[Any, Any]:
+    """
+    How out and log_sum_exp move when query, key and value move along tangents (forward mode).
+
+    Tangents in the shapes and the type of query, key and value; None is 0. For float32 and float64, without soft cap and
+    dropout.
+
+    >>> import numpy, qkv
+    >>> x = numpy.ones((2, 2), "f")
+    >>> out, lse = qkv.attention(x, x, x, want=("log_sum_exp",))
+    >>> qkv.attention_jvp(x, x, x, out, lse, tangent_value=3 * x)[0]
+    array([[3., 3.],
+           [3., 3.]], dtype=float32)
+    """
+
+def attention_double_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> tuple[Any, Any, Any, Any]:
+    """
+    Gradients with respect to query, key, value and grad_out of ``<tangent_query, dq> + <tangent_key, dk> + <tangent_value, dv>``, where dq, dk and dv are those of attention_backward(). For the options of attention_jvp().
+    """
 
 def _tensor_attention(query: Array, key: Array, value: Array, rest: tuple[Any, ...], plain: tuple[Any, ...], log_sum_exp: bool, weights: bool, threads: int) -> tuple[Any, ...]: ...
 
@@ -108,74 +273,135 @@ def _plain_forward(query: Any, key: Any, value: Any, plain: tuple[Any, ...]) -> 
 def _plain_backward(grad_out: Any, saved: tuple[Any, ...], plain: tuple[Any, ...], needs: tuple[bool, ...]) -> Any: ...
 
 class Plan:
-    @property
-    def kernel(self) -> str: ...
+    """What a call of attention() would do."""
 
     @property
-    def target(self) -> str: ...
+    def kernel(self) -> str:
+        """"prefill", "decode", "prefill and decode" or "none"."""
 
     @property
-    def threads(self) -> int: ...
+    def target(self) -> str:
+        """The CPU instructions."""
 
     @property
-    def workspace(self) -> int: ...
+    def threads(self) -> int:
+        """Threads that have work to do."""
 
     @property
-    def tiles(self) -> int: ...
+    def workspace(self) -> int:
+        """Bytes besides inputs and outputs."""
 
     @property
-    def skipped_tiles(self) -> int: ...
+    def tiles(self) -> int:
+        """Tiles of all heads."""
 
     @property
-    def operations(self) -> float: ...
+    def skipped_tiles(self) -> int:
+        """Of these, those that are never computed: no query sees a key in them."""
 
     @property
-    def bytes(self) -> float: ...
+    def operations(self) -> float:
+        """Multiplications and additions in the tiles that are computed."""
 
     @property
-    def remarks(self) -> tuple[str, ...]: ...
+    def bytes(self) -> float:
+        """Of inputs and outputs, each once."""
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Why this is not the fastest possible path, one line each."""
 
     def __repr__(self) -> str: ...
 
 class Receipt:
-    @property
-    def rows(self) -> int: ...
+    """How exact an output is."""
 
     @property
-    def worst_error(self) -> float: ...
+    def rows(self) -> int:
+        """Rows that were recomputed."""
 
     @property
-    def largest_value(self) -> float: ...
+    def worst_error(self) -> float:
+        """The largest ``|out - exact|`` over their elements."""
 
     @property
-    def sequence(self) -> int: ...
+    def largest_value(self) -> float:
+        """The largest ``|exact|``, to set the error beside."""
 
     @property
-    def head(self) -> int: ...
+    def sequence(self) -> int:
+        """Of the worst error."""
 
     @property
-    def query(self) -> int: ...
+    def head(self) -> int:
+        """Of the worst error."""
+
+    @property
+    def query(self) -> int:
+        """Of the worst error."""
 
     def __repr__(self) -> str: ...
 
-def plan(query: Array, key: Array, value: Array, *, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> Plan: ...
+def plan(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> Plan:
+    """
+    What attention() with these arguments would do, before anything runs.
 
-def verify(query: Array, key: Array, value: Array, out: Array, *, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, rows: int = 64, rows_seed: int = 1) -> Receipt: ...
+    >>> import numpy, qkv
+    >>> x = numpy.zeros((4, 256, 64), "f")
+    >>> qkv.plan(x, x, x, mask=qkv.Mask.causal()).kernel
+    'prefill'
+    """
+
+def verify(query: Array, key: Array, value: Array, out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, rows: int = 64, rows_seed: int = 1) -> Receipt:
+    """
+    Recomputes some rows of an output of attention() in double precision, by plain loops.
+
+    rows: how many, drawn at random from rows_seed. The other keywords as attention() had them.
+
+    >>> import numpy, qkv
+    >>> x = numpy.ones((2, 8, 4), "f")
+    >>> qkv.verify(x, x, x, qkv.attention(x, x, x)).worst_error
+    0.0
+    """
 
 class KeyValueCache:
+    """
+    The keys and values of the tokens that a batch of sequences has seen so far.
+
+    Not for use by several threads at once while it changes.
+
+    >>> import numpy, qkv
+    >>> cache = qkv.KeyValueCache(batch=1, kv_heads=1, head_dim=2)
+    >>> cache.append(numpy.zeros((1, 1, 3, 2), "f"), numpy.ones((1, 1, 3, 2), "f"))
+    >>> cache.lengths()
+    array([3], dtype=int32)
+    >>> cache.attention(numpy.zeros((1, 1, 1, 2), "f"))
+    array([[[[1., 1.]]]], dtype=float32)
+    """
+
     def __init__(self, *, batch: int = 1, kv_heads: int = 1, head_dim: int = 64, value_dim: int | None = None, dtype: Literal['float32', 'float64', 'bfloat16', 'float16'] = 'float32', page_rows: int = 16) -> None: ...
 
     def __getstate__(self) -> tuple[Any, ...]: ...
 
     def __setstate__(self, state: tuple[Any, ...]) -> None: ...
 
-    def append(self, key: Array, value: Array, offsets: Array | None = None) -> None: ...
+    def append(self, key: Array, value: Array, offsets: Array | None = None) -> None:
+        """
+        Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, kv_heads, head_dim]; sequence b gets the rows offsets[b] <= row < offsets[b + 1].
+        """
 
-    def reorder(self, parents: Sequence[int]) -> None: ...
+    def reorder(self, parents: Sequence[int]) -> None:
+        """
+        Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.
+        """
 
-    def lengths(self) -> numpy.typing.NDArray[numpy.int32]: ...
+    def lengths(self) -> numpy.typing.NDArray[numpy.int32]:
+        """Cached keys of each sequence (a copy)."""
 
-    def attention(self, query: Array, *, mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> Any: ...
+    def attention(self, query: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> Any:
+        """
+        attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, heads, q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i.
+        """
 
 class _Tokenizer:
     def __init__(self, path: str) -> None: ...
@@ -220,228 +446,525 @@ class _Translator:
     def target_tokenizer(self) -> _Tokenizer: ...
 
 class Saved:
-    pass
+    """What forward(save=True) of a layer keeps for backward()."""
 
 class MultiHeadAttention:
+    """
+    Many attentions side by side: project to heads, attend, merge, project out.
+
+    Parameters and results are those of torch.nn.MultiheadAttention, but for masks, which are qkv's (True may attend), and
+    for rows that see no key, which are 0 before the output projection. Sizes of 0 are those of model_dim, kv_heads those of
+    heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
+
+    >>> import numpy, qkv
+    >>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
+    >>> layer.forward(numpy.ones((1, 3, 8), "f"), mask=qkv.Mask.causal()).shape
+    (1, 3, 8)
+    >>> sorted(layer.state_dict())
+    ['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']
+    """
+
     def __init__(self, *, model_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, key_input_dim: int = 0, value_input_dim: int = 0, out_dim: int = 0, bias_kv: bool = False, zero_attention: bool = False, scheme: Literal['packed', 'per_head', 'two_stage'] = 'packed', seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | None = None, bias: Bias | None = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | None = None, bias: Bias | None = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int = 0, save: bool = False) -> Any:
+        """
+        query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward().
+        """
 
 class Encoder:
+    """
+    Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder.
+
+    >>> import numpy, qkv
+    >>> encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
+    >>> out, saved = encoder.forward(numpy.ones((1, 3, 8), "f"), save=True)
+    >>> grad_x, = encoder.backward(saved, numpy.ones_like(out))
+    >>> encoder.gradients()["layers.0.linear1.weight"].shape
+    (16, 8)
+    """
+
     def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, mask: Mask | None = None, bias: Bias | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, int32 [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).
+        """
 
 class Decoder:
+    """
+    Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder.
+
+    >>> import numpy, qkv
+    >>> decoder = qkv.layers.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
+    >>> decoder.forward(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
+    (1, 2, 8)
+    """
+
     def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, memory: Array, *, mask: Mask | None = None, bias: Bias | None = None, memory_mask: Mask | None = None, memory_bias: Bias | None = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, memory: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, memory_mask: Mask | Array | Literal['causal'] | None = None, memory_bias: Bias | None = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        x and memory as in Encoder.forward(). mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_x, grad_memory).
+        """
 
 class Transformer:
+    """
+    An encoder and a decoder: parameters and results of torch.nn.Transformer.
+
+    No embedding, no positions, no output projection.
+
+    >>> import numpy, qkv
+    >>> model = qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=16, encoder_layers=1, decoder_layers=1)
+    >>> model.forward(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
+    (1, 2, 8)
+    """
+
     def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, encoder_layers: int = 6, decoder_layers: int = 6, final_norms: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, source: Array, target: Array, *, source_mask: Mask | None = None, source_bias: Bias | None = None, target_mask: Mask | None = None, target_bias: Bias | None = None, memory_mask: Mask | None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, source: Array, target: Array, *, source_mask: Mask | Array | Literal['causal'] | None = None, source_bias: Bias | None = None, target_mask: Mask | Array | Literal['causal'] | None = None, target_bias: Bias | None = None, memory_mask: Mask | None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_source, grad_target).
+        """
 
 class Rnn:
+    """
+    ``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990).
+    """
+
     def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, activation: Literal['tanh', 'relu'] = 'tanh', seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
+        """
 
 class Lstm:
+    """
+    Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
+
+    >>> import numpy, qkv
+    >>> lstm = qkv.lab.Lstm(input_size=3, hidden=4)
+    >>> out, hidden, cell = lstm.forward(numpy.ones((2, 5, 3), "f"))
+    >>> out.shape, hidden.shape
+    ((2, 5, 4), (1, 2, 4))
+    """
+
     def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
+        """
 
 class Gru:
+    """
+    Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014); reset: where the reset gate is applied, torch's after_product.
+    """
+
     def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, reset: Literal['after_product', 'before_product'] = 'after_product', seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
+        """
 
 class Conv1d:
+    """
+    ``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
+
+    Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel - 1) dilation zeros at the beginning alone.
+
+    >>> import numpy, qkv
+    >>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2).forward(numpy.ones((1, 4, 2), "f")).shape
+    (1, 3, 3)
+    """
+
     def __init__(self, *, in_channels: int, out_channels: int, kernel: int = 1, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, bias: bool = True, causal: bool = False, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
+        """
 
 class Conv2d:
+    """
+    As Conv1d over rows and columns of pictures: torch.nn.Conv2d, with channels last.
+
+    >>> import numpy, qkv
+    >>> qkv.lab.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1).forward(numpy.ones((1, 4, 5, 1), "f")).shape
+    (1, 4, 5, 2)
+    """
+
     def __init__(self, *, in_channels: int, out_channels: int, kernel: int | tuple[int, int] = 1, stride: int | tuple[int, int] = 1, padding: int | tuple[int, int] = 0, dilation: int | tuple[int, int] = 1, groups: int = 1, bias: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
+        """
 
 class Pool1d:
+    """
+    The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels last. stride 0: kernel.
+    """
+
     def __init__(self, *, kernel: int, pooling: Literal['max', 'average'] = 'max', stride: int = 0, padding: int = 0) -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
+        """
 
 class Pool2d:
+    """
+    The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels last. stride 0: kernel.
+    """
+
     def __init__(self, *, kernel: int | tuple[int, int], pooling: Literal['max', 'average'] = 'max', stride: int | tuple[int, int] = 0, padding: int | tuple[int, int] = 0) -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
+        """
 
 class BatchNorm:
+    """
+    ``y = (x - mean) / sqrt(variance + epsilon) * weight + bias`` of each channel, over all rows.
+
+    Parameters and results of torch.nn.BatchNorm1d and BatchNorm2d, with channels last; num_batches_tracked of their state is
+    not read. momentum: what the newest batch weighs in running_mean and running_var.
+
+    >>> import numpy, qkv
+    >>> norm = qkv.lab.BatchNorm(dim=2)
+    >>> norm.forward(numpy.array([[1, 2], [3, 6]], "f"), training=True).round(3).tolist()
+    [[-1.0, -1.0], [1.0, 1.0]]
+    """
+
     def __init__(self, *, dim: int, epsilon: float = 1e-05, momentum: float = 0.1, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, training: bool = False, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, x: Array, *, training: bool = False, threads: int = 0, save: bool = False) -> Any:
+        """
+        x [..., dim]. training: by mean and variance of these rows, two at least, which move the running ones; else by the running ones. save: gives (out, saved), for backward(), which gives (grad_x,).
+        """
 
 class PatchEmbedding:
+    """
+    Pictures as tokens: ``out[0] = class_token + position[0]``,
+    ``out[1 + i] = projection(patch i) + position[1 + i]``, row by row of the grid.
+
+    patch: its height and width in pixels. grid: the patches of the pictures that positions are learnt for; those of pictures
+    with others are interpolated, bicubic, as torch.nn.functional.interpolate. Source: Dosovitskiy et al. (2021), section 3.1.
+
+    >>> import numpy, qkv
+    >>> embedding = qkv.layers.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
+    >>> embedding.forward(numpy.zeros((1, 8, 12, 3), "f")).shape
+    (1, 7, 8)
+    """
+
     def __init__(self, *, dim: int, patch: int | tuple[int, int], grid: int | tuple[int, int], channels: int = 3, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
 
-    def load_state_dict(self, state: Mapping[str, Array]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
 
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]: ...
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
 
-    def zero_grad(self) -> None: ...
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
 
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]: ...
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, pictures: Array, *, threads: int = 0, save: bool = False) -> Any: ...
+    def forward(self, pictures: Array, *, threads: int = 0, save: bool = False) -> Any:
+        """
+        pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no gradient.
+        """
 
 class _Vit:
     def __init__(self, folder: str) -> None: ...
@@ -480,12 +1003,19 @@ def _train(config: str, train: str, valid: str, out: str, progress: Callable[[di
 
 def _compare(out: str, progress: Callable[[dict[str, Any]], object] | None, **keywords: object) -> str: ...
 
-def threads() -> int: ...
+def threads() -> int:
+    """Threads used when a call does not name a number."""
 
-def set_threads(count: int) -> None: ...
+def set_threads(count: int) -> None:
+    """Sets the number of threads of the process; 0 returns to the default."""
 
-def target() -> str: ...
+def selected_target() -> str:
+    """The CPU target that the kernels run on."""
 
-def select_target(name: str) -> None: ...
+def select_target(name: str) -> None:
+    """
+    Selects a CPU target for the whole process ("": the best). Not while a computation runs. ValueError, listing the usable ones, for another name.
+    """
 
-def _run_program(arguments: Sequence[str]) -> int: ...
+def _run_program(arguments: Sequence[str]) -> int:
+    """The program `qkv`, in this process; its exit code."""

@@ -40,7 +40,7 @@ class _Batches:
         self.folder = os.fspath(folder)
         self.column = column
         self.into = self._into if into is None else into
-        self.target = _qkv.target() if target is None else target
+        self.target = _qkv.selected_target() if target is None else target
         self.threads = threads
 
     _into: str
@@ -113,10 +113,10 @@ class _Batches:
         """The model of this process, on the target that the callable was made for."""
         key = (type(self), self.folder, *self._how.values())
         with _lock:
-            if _qkv.target() != self.target:
+            if _qkv.selected_target() != self.target:
                 if _models:
                     raise ValueError(
-                        f"this process computes on {_qkv.target()} already, and this batch is for {self.target}: the "
+                        f"this process computes on {_qkv.selected_target()} already, and this batch is for {self.target}: the "
                         "numbers would differ in their last bits"
                     )
                 _qkv.select_target(self.target)

@@ -56,11 +56,11 @@ def scaled_dot_product_attention(
 
         options["seed"] = random.getrandbits(64)
     if is_causal:
-        options["mask"] = _qkv.causal()
+        options["mask"] = _qkv.Mask.causal()
     elif mask is not None:
-        options["mask"] = _qkv.boolean(mask)
+        options["mask"] = _qkv.Mask.boolean(mask)
     elif bias is not None:
-        options["bias"] = _qkv.bias(bias)
+        options["bias"] = _qkv.Bias.view(bias)
     return _qkv.attention(query, key, value, **options)
 
 

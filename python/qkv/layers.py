@@ -1,8 +1,12 @@
-"""How layers are pickled: as the keywords that made them, and their parameters."""
+"""Layers of Transformers. They are pickled as the keywords that made them, and their parameters."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from ._qkv import Decoder, Encoder, MultiHeadAttention, PatchEmbedding, Transformer
+
+__all__ = ["Decoder", "Encoder", "MultiHeadAttention", "PatchEmbedding", "Transformer"]
 
 
 def _rebuild(kind: Any, config: dict[str, Any], state: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Training of models, and the comparison of architectures."""
+"""Training of models."""
 
 from __future__ import annotations
 
@@ -43,23 +43,3 @@ def train(
     options |= {name: value for name, value in flags.items() if value is not False}
     files = [os.fspath(path) for path in (config, train, valid, out)]
     return _qkv._train(files[0], files[1], files[2], files[3], progress, **options)
-
-
-def compare(
-    out: Path,
-    *,
-    tasks: Sequence[str] | None = None,
-    models: Sequence[str] | None = None,
-    seed: int = 1,
-    quick: bool = False,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """What attention replaced, trained beside it and measured: the object of comparison.json (docs/lab).
-
-    tasks and models by name, all unless given. quick: a few updates of each. out: the folder for trainings and drawings;
-    started again after an interruption, it goes on. ValueError, listing what there is, for another name.
-    """
-    found: dict[str, Any] = json.loads(
-        _qkv._compare(os.fspath(out), progress, tasks=tasks, models=models, seed=seed, quick=quick)
-    )
-    return found

@@ -132,7 +132,7 @@ const TypeOfArrays& require_array(nb::handle object, std::string_view name) {
   const TypeOfArrays& type = type_of(object);
   if (!type.kind) {
     if (nb::hasattr(object, "mask") && nb::hasattr(object, "__dlpack__")) {
-      throw TypeError(fmt::format("{} is a masked array; pass its data, and the mask as qkv.boolean()", name));
+      throw TypeError(fmt::format("{} is a masked array; pass its data, and the mask as qkv.Mask.boolean()", name));
     }
     refuse_object(object, name);
   }

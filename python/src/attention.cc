@@ -94,7 +94,7 @@ void bind_attention(nb::module_& module) {
 Padded: query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len,
 value_dim]; the output is [..., heads, q_len, value_dim]. Packed (offsets_query, offsets_key, int32 or int64
 [batch + 1]): query [tokens, heads, head_dim], key and value alike. Paged keys (block_table, int32 [batch, blocks]): key
-[pages, rows, kv_heads, head_dim], value alike, with qkv.lengths() in the mask.
+[pages, rows, kv_heads, head_dim], value alike, with qkv.Mask.lengths() in the mask.
 
 Arrays of NumPy (bfloat16 by ml_dtypes), torch, JAX or anything else with __dlpack__ on the CPU are read without a copy;
 the results are of query's kind. float32, float64, bfloat16 or float16, the same for query, key and value; any strides
@@ -104,7 +104,7 @@ scale: 1/sqrt(head_dim) unless given (1 for "dot"). soft_cap: ``cap * tanh(logit
 sinks: [heads], each head's logit of one more key without a value. precision "reduced": products in bf16 where this CPU
 has them. threads: 0 for the process's number. out: where the output goes, of query's type or float32. want: optional
 outputs, given back after the output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy",
-"received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
+"self_weight", "previous_weight", "received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
 
 A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
 

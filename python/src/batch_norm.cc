@@ -56,7 +56,7 @@ Parameters and results of torch.nn.BatchNorm1d and BatchNorm2d, with channels la
 not read. momentum: what the newest batch weighs in running_mean and running_var.
 
 >>> import numpy, qkv
->>> norm = qkv.BatchNorm(dim=2)
+>>> norm = qkv.lab.BatchNorm(dim=2)
 >>> norm.forward(numpy.array([[1, 2], [3, 6]], "f"), training=True).round(3).tolist()
 [[-1.0, -1.0], [1.0, 1.0]]
 )",

@@ -7,6 +7,7 @@
 
 #include "arguments.h"
 #include "calls.h"
+#include "core/mask_kinds.h"
 #include "values.h"
 
 namespace qkv::python {
@@ -62,9 +63,8 @@ bool may_be_none(std::string_view key) {
 
 // For what other functions take by itself, and this one in a mask.
 std::string hint_of(std::string_view key) {
-  constexpr std::string_view kMasks[] = {"causal", "window", "dilated", "prefix", "lengths", "documents"};
-  if (std::find(std::begin(kMasks), std::end(kMasks), key) == std::end(kMasks)) return "";
-  return fmt::format("; mask=qkv.{}(...) is one", key);
+  if (std::ranges::find(mask_kinds(), key, &MaskDescription::name) == mask_kinds().end()) return "";
+  return fmt::format("; mask=qkv.Mask.{}(...) is one", key);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ double most_operations(const TensorView& query, const TensorView& key);
 
 // The common keywords as stubs show them.
 #define QKV_CALL_KEYWORDS                                                                                            \
-  "mask: Mask | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: "   \
+  "mask: Mask | Array | typing.Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = "    \
+  "None, soft_cap: float = 0.0, score: "                                                                             \
   "Score | typing.Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, "      \
   "sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = " \
   "None, block_table: "                                                                                              \

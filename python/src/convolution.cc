@@ -132,7 +132,7 @@ void bind_convolution(nb::module_& module) {
 Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel - 1) dilation zeros at the beginning alone.
 
 >>> import numpy, qkv
->>> qkv.Conv1d(in_channels=2, out_channels=3, kernel=2).forward(numpy.ones((1, 4, 2), "f")).shape
+>>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2).forward(numpy.ones((1, 4, 2), "f")).shape
 (1, 3, 3)
 )",
                     read_convolution<Conv1dConfig>)
@@ -141,7 +141,7 @@ Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel -
                     R"(As Conv1d over rows and columns of pictures: torch.nn.Conv2d, with channels last.
 
 >>> import numpy, qkv
->>> qkv.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1).forward(numpy.ones((1, 4, 5, 1), "f")).shape
+>>> qkv.lab.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1).forward(numpy.ones((1, 4, 5, 1), "f")).shape
 (1, 4, 5, 2)
 )",
                     read_convolution<Conv2dConfig>)

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arguments.h"
+#include "attention/call/output_kinds.h"
 
 namespace qkv::python {
 namespace {
@@ -24,22 +25,6 @@ std::int64_t longest(const TensorView& view, bool are_offsets) {
 }
 
 constexpr std::int64_t kUsualTopKeys = 8;
-
-// Outputs that take nothing but their name.
-enum class Shape { rows, keys, pairs };
-struct Plain {
-  std::string_view name;
-  MutableTensorView AttentionExtras::* view;
-  Shape shape;
-};
-constexpr Plain kPlain[] = {
-    {"log_sum_exp", &AttentionExtras::log_sum_exp, Shape::rows},
-    {"row_maximum", &AttentionExtras::row_maximum, Shape::rows},
-    {"entropy", &AttentionExtras::entropy, Shape::rows},
-    {"received", &AttentionExtras::received, Shape::keys},
-    {"weights", &AttentionExtras::weights, Shape::pairs},
-    {"logits", &AttentionExtras::logits, Shape::pairs},
-};
 
 }  // namespace
 
@@ -96,38 +81,37 @@ void Extras::add(const std::string& name, nb::handle argument) {
     for (const std::int64_t extent : more) shape.push_back(extent);
     return shape;
   };
-  const auto give_place = [&](MutableTensorView& view, const Dims& shape, Dtype dtype) {
-    if (view) throw std::invalid_argument("want names " + name + " twice");
-    view = place(shape, dtype);
-    order_.push_back(tensors_.size() - 1);
-  };
-  for (const Plain& plain : kPlain) {
-    if (plain.name != name) continue;
-    if (!argument.is_none()) throw std::invalid_argument("want: " + name + " takes no argument");
-    const Dims shape = plain.shape == Shape::rows ? rows_ : plain.shape == Shape::keys ? keys_ : with(rows_, {k_len_});
-    return give_place(views_.*plain.view, shape, accumulation_);
+  const auto list = attention_outputs();
+  const auto kind = std::ranges::find(list, name, &OutputDescription::name);
+  if (kind == list.end()) {
+    std::string known;
+    for (const OutputDescription& one : list) known += (known.empty() ? "" : ", ") + std::string(one.name);
+    throw std::invalid_argument(fmt::format("want names \"{}\"; known are {}", name, known));
   }
-  if (name == "top_keys" || name == "top_weights") {
-    const std::int64_t count = argument.is_none() ? kUsualTopKeys : take_whole(argument, name);
-    if (count < 1) throw std::invalid_argument(name + " needs a number from 1");
-    const bool keys = name == "top_keys";
-    give_place(keys ? views_.top_keys : views_.top_weights, with(rows_, {count}), keys ? Dtype::i64 : accumulation_);
-  } else if (name == "block_weights") {
-    const std::vector<std::int64_t> parts = take_whole_numbers(argument, name);
-    if (parts.size() != 2 || parts[0] < 1 || parts[1] < 1) {
-      throw std::invalid_argument("block_weights needs two numbers from 1: (\"block_weights\", (8, 8))");
+  const auto shape = [&]() -> Dims {
+    switch (kind->of) {
+      case OutputOf::top: {
+        const std::int64_t count = argument.is_none() ? kUsualTopKeys : take_whole(argument, name);
+        if (count < 1) throw std::invalid_argument(name + " needs a number from 1");
+        return with(rows_, {count});
+      }
+      case OutputOf::blocks: {
+        const std::vector<std::int64_t> parts = take_whole_numbers(argument, name);
+        if (parts.size() == 2 && parts[0] > 0 && parts[1] > 0) return with(heads_, {parts[0], parts[1]});
+        throw std::invalid_argument(name + " needs two numbers from 1: (\"" + name + "\", (8, 8))");
+      }
+      case OutputOf::chosen:
+        chosen_rows_ = take_integers(argument, "rows of row_weights");
+        views_.rows = chosen_rows_.view;
+        return {chosen_rows_.view.rank() == 2 ? chosen_rows_.view.size(0) : 0, k_len_};
+      default:
+        if (!argument.is_none()) throw std::invalid_argument("want: " + name + " takes no argument");
     }
-    give_place(views_.block_weights, with(heads_, {parts[0], parts[1]}), accumulation_);
-  } else if (name == "row_weights") {
-    chosen_rows_ = take_integers(argument, "rows of row_weights");
-    views_.rows = chosen_rows_.view;
-    const std::int64_t count = chosen_rows_.view.rank() == 2 ? chosen_rows_.view.size(0) : 0;
-    give_place(views_.row_weights, {count, k_len_}, accumulation_);
-  } else {
-    throw std::invalid_argument("want names \"" + name +
-                                "\"; known are log_sum_exp, weights, logits, row_maximum, entropy, top_keys, "
-                                "top_weights, received, block_weights and row_weights");
-  }
+    return kind->of == OutputOf::rows ? rows_ : kind->of == OutputOf::keys ? keys_ : with(rows_, {k_len_});
+  };
+  if (views_.*kind->view) throw std::invalid_argument("want names " + name + " twice");
+  views_.*kind->view = place(shape(), kind->view == &AttentionExtras::top_keys ? Dtype::i64 : accumulation_);
+  order_.push_back(tensors_.size() - 1);
 }
 
 std::vector<nb::object> Extras::give(Kind kind) {

@@ -128,8 +128,8 @@ for rows that see no key, which are 0 before the output projection. Sizes of 0 a
 heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
 
 >>> import numpy, qkv
->>> layer = qkv.MultiHeadAttention(model_dim=8, heads=2)
->>> layer.forward(numpy.ones((1, 3, 8), "f"), mask=qkv.causal()).shape
+>>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
+>>> layer.forward(numpy.ones((1, 3, 8), "f"), mask=qkv.Mask.causal()).shape
 (1, 3, 8)
 >>> sorted(layer.state_dict())
 ['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']

@@ -1,10 +1,12 @@
-// causal(), window(), lengths() ... and `&`.
+// The class Mask: a static method for each kind of src/core/mask_kinds.h, and `&`.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "arguments.h"
+#include "core/mask_kinds.h"
 #include "values.h"
 
 namespace qkv::python {
@@ -15,40 +17,90 @@ std::optional<Align> take_optional_align(nb::handle object) {
   return take_align(object, "align");
 }
 
-MaskValue causal(nb::handle align) { return {Mask::causal(take_optional_align(align)), {}, call_of("causal", align)}; }
+// The parameters of a kind, as they stand in its signature.
+struct Parameter {
+  std::string name;
+  const char* type;
+  bool is_optional;
+};
 
-MaskValue window(nb::handle left, nb::handle right, nb::handle align) {
-  const std::int64_t before = take_whole(left, "left"), after = take_whole(right, "right");
-  return {Mask::window(before, after, take_optional_align(align)), {}, call_of("window", left, right, align)};
+std::vector<Parameter> parameters_of(const MaskDescription& kind) {
+  std::vector<Parameter> list;
+  for (const MaskNumber& number : kind.numbers) list.push_back({number.name, "int", false});
+  for (const MaskArray& array : kind.arrays) {
+    const bool is_second = array.of == MaskArrayOf::keys;  // those of the queries, if it is not given
+    list.push_back({array.name, is_second ? "ArrayOrSequence | None" : "ArrayOrSequence", is_second});
+  }
+  if (kind.is_aligned) list.push_back({"align", "typing.Literal['top-left', 'bottom-right'] | None", true});
+  return list;
 }
 
-MaskValue dilated(nb::handle left, nb::handle right, nb::handle step, nb::handle align) {
-  const std::int64_t before = take_whole(left, "left"), after = take_whole(right, "right");
-  const std::int64_t every = take_whole(step, "step");
-  return {Mask::dilated(before, after, every, take_optional_align(align)),
-          {},
-          call_of("dilated", left, right, step, align)};
+// What was given of them, in their order; None for what was not.
+nb::list arguments_of(const MaskDescription& kind, const nb::args& args, const nb::kwargs& keywords) {
+  const std::vector<Parameter> parameters = parameters_of(kind);
+  if (args.size() > parameters.size()) {
+    throw TypeError(fmt::format("{}() takes {} arguments, got {}", kind.name, parameters.size(), args.size()));
+  }
+  nb::list given;
+  std::size_t used = 0;
+  for (std::size_t n = 0; n < parameters.size(); ++n) {
+    const Parameter& parameter = parameters[n];
+    const bool by_name = keywords.contains(parameter.name.c_str());
+    if (by_name && n < args.size()) {
+      throw TypeError(fmt::format("{}() got {} twice", kind.name, parameter.name));
+    }
+    used += by_name ? 1 : 0;
+    if (!by_name && n >= args.size() && !parameter.is_optional) {
+      throw TypeError(fmt::format("{}() needs {}", kind.name, parameter.name));
+    }
+    given.append(n < args.size() ? nb::object(args[n])
+                 : by_name       ? nb::object(keywords[parameter.name.c_str()])
+                                 : nb::none());
+  }
+  for (const auto& [key, value] : keywords) {
+    const std::string_view name = text_of(key, "a keyword");
+    if (std::ranges::find(parameters, name, &Parameter::name) == parameters.end()) {
+      throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'", kind.name, name));
+    }
+  }
+  return given;
 }
 
-MaskValue prefix(nb::handle counts, nb::handle align) {
-  Array array = take_integers(counts, "counts");
-  return {Mask::prefix(array.view, take_optional_align(align)), {array}, call_of("prefix", counts, align)};
+MaskValue made(const MaskDescription& kind, const nb::list& given) {
+  Mask::Part part{.kind = kind.kind};
+  std::vector<Array> arrays;
+  std::size_t at = 0;
+  for (std::size_t n = 0; n < kind.numbers.size(); ++n) part.numbers[n] = take_whole(given[at++], kind.numbers[n].name);
+  for (std::size_t n = 0; n < kind.arrays.size(); ++n) {
+    const nb::object object = given[at++];
+    if (n > 0 && object.is_none()) continue;
+    const auto& [name, of, form] = kind.arrays[n];
+    arrays.push_back(of == MaskArrayOf::pairs ? take_booleans(object, name) : take_integers(object, name));
+    part.arrays[n] = arrays.back().view;
+  }
+  const std::optional<Align> align = kind.is_aligned ? take_optional_align(given[at]) : std::nullopt;
+  return {Mask(std::move(part), align), std::move(arrays), nb::make_tuple(nb::make_tuple(kind.name, nb::tuple(given)))};
 }
 
-MaskValue lengths(nb::handle counts) {
-  Array array = take_integers(counts, "counts");
-  return {Mask::lengths(array.view), {array}, call_of("lengths", counts)};
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
 }
 
-MaskValue documents(nb::handle query_ids, nb::handle key_ids) {
-  Array query = take_integers(query_ids, "query_ids");
-  Array key = key_ids.is_none() ? query : take_integers(key_ids, "key_ids");
-  return {Mask::documents(query.view, key.view), {query, key}, call_of("documents", query_ids, key_ids)};
+std::string signature_of(const MaskDescription& kind) {
+  std::string list;
+  for (const auto& [name, type, is_optional] : parameters_of(kind)) {
+    list += fmt::format("{}{}: {}{}", list.empty() ? "" : ", ", name, type, is_optional ? " = None" : "");
+  }
+  return fmt::format("def {}({}) -> Mask", kind.name, list);
 }
 
-MaskValue boolean(nb::handle visible) {
-  Array array = take_booleans(visible, "visible");
-  return {Mask::boolean(array.view), {array}, call_of("boolean", visible)};
+std::string documentation_of(const MaskDescription& kind) {
+  std::string text = fmt::format("K{}.", kind.rule + 1);
+  for (const MaskArray& array : kind.arrays) text += fmt::format(" {}: {}.", array.name, array.form);
+  for (const char* type : {"i32", "i64", "u8"})
+    replace_all(text, type, fmt::format("{}int{}", type[0] == 'u' ? "u" : "", type + 1));
+  return text;
 }
 
 MaskValue joined_masks(const MaskValue& a, const MaskValue& b) { return joined(a.value & b.value, a, b); }
@@ -69,15 +121,22 @@ constexpr std::string_view kCompiled = "compiled";
 
 }  // namespace
 
-const MaskValue& take_mask(nb::handle object, std::string_view name) {
-  return take_kept<MaskValue>(object, name, "a mask such as qkv.causal() or qkv.boolean(array)");
+MaskValue take_mask(nb::handle object, std::string_view name) {
+  if (PyUnicode_Check(object.ptr())) {
+    return take_choice<MaskValue>(object, name, {{"causal", {Mask::causal(), {}, call_of("causal")}}});
+  }
+  if (!nb::isinstance<MaskValue>(object) && nb::hasattr(object, "__dlpack__")) {
+    Array array = take_booleans(object, name);
+    return {Mask::boolean(array.view), {array}, call_of("boolean", object)};
+  }
+  return take_kept<MaskValue>(object, name, "a mask such as qkv.Mask.causal(), an array of bool, or \"causal\"");
 }
 
 Align take_align(nb::handle object, std::string_view name) {
   return take_choice<Align>(object, name, {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
 }
 
-std::string text_of_calls(const nb::tuple& calls, std::string_view sign) {
+std::string text_of_calls(nb::handle type, const nb::tuple& calls, std::string_view sign) {
   std::string text;
   for (const nb::handle call : calls) {
     const std::string name = nb::cast<std::string>(nb::object(call[0]));
@@ -89,24 +148,28 @@ std::string text_of_calls(const nb::tuple& calls, std::string_view sign) {
       if (!one.empty()) arguments += (arguments.empty() ? "" : ", ") + one;
     }
     if (!text.empty()) text += sign;
-    text +=
-        name == kCompiled ? arguments + ".compiled()" : fmt::format("qkv.{}({})", name, is_long ? "..." : arguments);
+    text += name == kCompiled
+                ? arguments + ".compiled()"
+                : fmt::format("qkv.{}.{}({})", nb::cast<std::string>(type.attr("__name__")), name, is_long ? "..." : arguments);
   }
   return text;
 }
 
-nb::object called_again(nb::handle call) {
+nb::object called_again(nb::handle type, nb::handle call) {
   const nb::object name = call[0];
   const nb::tuple arguments = nb::cast<nb::tuple>(nb::object(call[1]));
   if (nb::cast<std::string>(name) == kCompiled) return arguments[0].attr("compiled")();
-  return nb::getattr(nb::module_::import_("qkv._qkv"), name)(*arguments);
+  return nb::getattr(type, name)(*arguments);
 }
 
 void bind_masks(nb::module_& module) {
-  nb::class_<MaskValue> type(module, "Mask",
-                             "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it "
-                             "through.\n\nMade by :func:`causal`, :func:`window`, :func:`dilated`, :func:`prefix`, "
-                             ":func:`lengths`, :func:`documents` and :func:`boolean`. A mask keeps its arrays alive.");
+  nb::class_<MaskValue> type(
+      module, "Mask",
+      "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it through. Query i has\n"
+      "position p = i, or with align=\"bottom-right\", and over a cache, i plus key length minus query length; key j "
+      "has\n"
+      "position j. A mask keeps its arrays alive.\n\n>>> import qkv\n>>> qkv.Mask.causal() & qkv.Mask.window(2, 0)\n"
+      "qkv.Mask.causal() & qkv.Mask.window(2, 0)\n>>> qkv.Mask.lengths([3, 5])\nqkv.Mask.lengths(...)");
   add_values(type, " & ", &joined_masks);
   type.def("__and__", &both, "other"_a, nb::sig("def __and__(self, other: Mask) -> Mask"))
       .def("__rand__", &both, "other"_a, nb::sig("def __rand__(self, other: Mask) -> Mask"))
@@ -122,36 +185,14 @@ void bind_masks(nb::module_& module) {
           "change "
           "afterwards.");
 
-  module.def("causal", &causal, "align"_a = nb::none(),
-             nb::sig("def causal(align: typing.Literal['top-left', 'bottom-right'] | None = None) -> Mask"),
-             "Keys ``j <= p``, where p is the query's position: its index, or with \"bottom-right\", and over a cache, "
-             "its index plus key length minus query length.\n\n>>> import qkv\n>>> qkv.causal(\"bottom-right\")\n"
-             "qkv.causal(\"bottom-right\")");
-  module.def("window", &window, "left"_a, "right"_a, "align"_a = nb::none(),
-             nb::sig("def window(left: int, right: int, align: typing.Literal['top-left', 'bottom-right'] | None = "
-                     "None) -> Mask"),
-             "Keys ``p - left <= j <= p + right``; -1 leaves that side open.\n\n>>> import qkv\n"
-             ">>> qkv.causal() & qkv.window(2, 0)\nqkv.causal() & qkv.window(2, 0)");
-  module.def("dilated", &dilated, "left"_a, "right"_a, "step"_a, "align"_a = nb::none(),
-             nb::sig("def dilated(left: int, right: int, step: int, align: typing.Literal['top-left', 'bottom-right'] "
-                     "| None = None) -> Mask"),
-             "Keys ``p - left * step <= j <= p + right * step`` with ``p - j`` divisible by step (Longformer, 2020).");
-  module.def(
-      "prefix", &prefix, "counts"_a, "align"_a = nb::none(),
-      nb::sig("def prefix(counts: ArrayOrSequence, align: typing.Literal['top-left', 'bottom-right'] | None = None) -> "
-              "Mask"),
-      "A prefix that every query sees, and causal after it: keys ``j < counts[sequence]`` or ``j <= p``. "
-      "counts: int32 or int64 [batch].");
-  module.def("lengths", &lengths, "counts"_a, nb::sig("def lengths(counts: ArrayOrSequence) -> Mask"),
-             "Keys ``j < counts[sequence]``. counts: int32 or int64 [batch].\n\n>>> import qkv\n"
-             ">>> qkv.lengths([3, 5])\nqkv.lengths(...)");
-  module.def("documents", &documents, "query_ids"_a, "key_ids"_a = nb::none(),
-             nb::sig("def documents(query_ids: ArrayOrSequence, key_ids: ArrayOrSequence | None = None) -> Mask"),
-             "Keys of the query's own document: ids are equal. int32 or int64, broadcastable to [batch, q_len] and "
-             "[batch, k_len]; packed [query tokens] and [key tokens]. Without key_ids those of the queries.");
-  module.def("boolean", &boolean, "visible"_a, nb::sig("def boolean(visible: ArrayOrSequence) -> Mask"),
-             "Keys where visible is true: bool or uint8, broadcastable to [batch, heads, q_len, k_len]. True means "
-             "\"may attend\".");
+  for (const MaskDescription& kind : mask_kinds()) {
+    type.def_static(
+        kind.name,
+        [&kind](const nb::args& args, const nb::kwargs& keywords) {
+          return made(kind, arguments_of(kind, args, keywords));
+        },
+        nb::sig(signature_of(kind).c_str()), documentation_of(kind).c_str());
+  }
 }
 
 }  // namespace qkv::python

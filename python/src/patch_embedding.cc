@@ -45,7 +45,7 @@ patch: its height and width in pixels. grid: the patches of the pictures that po
 with others are interpolated, bicubic, as torch.nn.functional.interpolate. Source: Dosovitskiy et al. (2021), section 3.1.
 
 >>> import numpy, qkv
->>> embedding = qkv.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
+>>> embedding = qkv.layers.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
 >>> embedding.forward(numpy.zeros((1, 8, 12, 3), "f")).shape
 (1, 7, 8)
 )",

@@ -117,7 +117,7 @@ void bind_plan(nb::module_& module) {
 
 >>> import numpy, qkv
 >>> x = numpy.zeros((4, 256, 64), "f")
->>> qkv.plan(x, x, x, mask=qkv.causal()).kernel
+>>> qkv.plan(x, x, x, mask=qkv.Mask.causal()).kernel
 'prefill'
 )");
   module.def("verify", &verify, "query"_a, "key"_a, "value"_a, "out"_a, "keywords"_a,

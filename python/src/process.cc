@@ -37,7 +37,7 @@ void bind_process(nb::module_& module) {
       "count"_a, nb::sig("def set_threads(count: int) -> None"),
       "Sets the number of threads of the process; 0 returns to the default.");
   module.def(
-      "target", [] { return nb::str(selected_target().c_str()); }, nb::sig("def target() -> str"),
+      "selected_target", [] { return nb::str(selected_target().c_str()); }, nb::sig("def selected_target() -> str"),
       "The CPU target that the kernels run on.");
   module.def(
       "select_target", [](nb::handle name) { select_target(take_text(name, "name")); }, "name"_a,

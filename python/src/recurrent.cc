@@ -140,7 +140,7 @@ void bind_recurrent(nb::module_& module) {
       R"(Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
 
 >>> import numpy, qkv
->>> lstm = qkv.Lstm(input_size=3, hidden=4)
+>>> lstm = qkv.lab.Lstm(input_size=3, hidden=4)
 >>> out, hidden, cell = lstm.forward(numpy.ones((2, 5, 3), "f"))
 >>> out.shape, hidden.shape
 ((2, 5, 4), (1, 2, 4))

@@ -179,36 +179,39 @@ void bind_stacks(nb::module_& module) {
                      R"(Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder.
 
 >>> import numpy, qkv
->>> encoder = qkv.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
+>>> encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
 >>> out, saved = encoder.forward(numpy.ones((1, 3, 8), "f"), save=True)
 >>> grad_x, = encoder.backward(saved, numpy.ones_like(out))
 >>> encoder.gradients()["layers.0.linear1.weight"].shape
 (16, 8)
 )",
                      read_stack)
-      .def(
-          "forward", &encode, "x"_a, "keywords"_a,
-          nb::sig("def forward(self, x: Array, *, mask: Mask | None = None, bias: Bias | None = None, offsets: Array | "
-                  "None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-          "x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, "
-          "int32 "
-          "[batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).");
+      .def("forward", &encode, "x"_a, "keywords"_a,
+           nb::sig("def forward(self, x: Array, *, mask: Mask | Array | typing.Literal['causal'] | None = None, bias: "
+                   "Bias | None = None, offsets: Array | "
+                   "None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
+           "x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, "
+           "int32 "
+           "[batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).");
   add_layer<Decoder>(module, "Decoder",
                      "def __init__(self, *, " QKV_STACK_KEYWORDS
                      "layers: int = 6, final_norm: bool = True, " QKV_LAYER_KEYWORDS ") -> None",
                      R"(Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder.
 
 >>> import numpy, qkv
->>> decoder = qkv.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
+>>> decoder = qkv.layers.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
 >>> decoder.forward(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
 (1, 2, 8)
 )",
                      read_stack)
       .def("forward", &decode, "x"_a, "memory"_a, "keywords"_a,
-           nb::sig("def forward(self, x: Array, memory: Array, *, mask: Mask | None = None, bias: Bias | None = None, "
-                   "memory_mask: Mask | None = None, memory_bias: Bias | None = None, offsets: Array | None = None, "
+           nb::sig("def forward(self, x: Array, memory: Array, *, mask: Mask | Array | typing.Literal['causal'] | None "
+                   "= None, bias: Bias | None = None, "
+                   "memory_mask: Mask | Array | typing.Literal['causal'] | None = None, memory_bias: Bias | None = "
+                   "None, offsets: Array | None = None, "
                    "memory_offsets: Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-           "x and memory as in Encoder.forward(). mask: qkv.causal() unless another one is given. save: gives (out, "
+           "x and memory as in Encoder.forward(). mask: qkv.Mask.causal() unless another one is given. save: gives "
+           "(out, "
            "saved), for backward(), which gives (grad_x, grad_memory).");
   add_layer<Transformer>(
       module, "Transformer",
@@ -219,18 +222,20 @@ void bind_stacks(nb::module_& module) {
 No embedding, no positions, no output projection.
 
 >>> import numpy, qkv
->>> model = qkv.Transformer(model_dim=8, heads=2, ff_dim=16, encoder_layers=1, decoder_layers=1)
+>>> model = qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=16, encoder_layers=1, decoder_layers=1)
 >>> model.forward(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
 (1, 2, 8)
 )",
       read_transformer)
       .def("forward", &transform, "source"_a, "target"_a, "keywords"_a,
-           nb::sig(
-               "def forward(self, source: Array, target: Array, *, source_mask: Mask | None = None, source_bias: Bias "
-               "| None = None, target_mask: Mask | None = None, target_bias: Bias | None = None, memory_mask: Mask | "
-               "None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: "
-               "Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-           "source and target as in Encoder.forward(). target_mask: qkv.causal() unless another one is given. save: "
+           nb::sig("def forward(self, source: Array, target: Array, *, source_mask: Mask | Array | "
+                   "typing.Literal['causal'] | None = None, source_bias: Bias "
+                   "| None = None, target_mask: Mask | Array | typing.Literal['causal'] | None = None, target_bias: "
+                   "Bias | None = None, memory_mask: Mask | "
+                   "None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: "
+                   "Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
+           "source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. "
+           "save: "
            "gives "
            "(out, saved), for backward(), which gives (grad_source, grad_target).");
 }

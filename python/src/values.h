@@ -30,9 +30,10 @@ template <class... Handles>
 nb::tuple call_of(const char* name, Handles... arguments) {
   return nb::make_tuple(nb::make_tuple(name, nb::make_tuple(nb::borrow(arguments)...)));
 }
-std::string text_of_calls(const nb::tuple& calls, std::string_view sign);
+// "qkv.Mask.causal() & qkv.Mask.window(2, 0)", of static methods of a class.
+std::string text_of_calls(nb::handle type, const nb::tuple& calls, std::string_view sign);
 // What a call makes when it is repeated.
-nb::object called_again(nb::handle call);
+nb::object called_again(nb::handle type, nb::handle call);
 
 // What two values make, with the arrays of both.
 template <class Value>
@@ -64,16 +65,17 @@ const Value& take_kept(nb::handle object, std::string_view name, std::string_vie
 template <class Value, class Join>
 void add_values(nb::class_<Kept<Value>>& type, std::string_view sign, Join join) {
   type.attr("__array_ufunc__") = nb::none();  // an array of NumPy leaves the operators to it
-  type.def("__repr__", [sign](const Kept<Value>& kept) { return text_of_calls(kept.calls, sign); })
+  const nb::handle kind = type;
+  type.def("__repr__", [kind, sign](const Kept<Value>& kept) { return text_of_calls(kind, kept.calls, sign); })
       .def(
           "__getstate__", [](const Kept<Value>& kept) { return kept.calls; },
           nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
       .def(
           "__setstate__",
-          [join](Kept<Value>& place, const nb::tuple& calls) {
+          [kind, join](Kept<Value>& place, const nb::tuple& calls) {
             std::optional<Kept<Value>> made;
             for (const nb::handle call : calls) {
-              const nb::object again = called_again(call);
+              const nb::object again = called_again(kind, call);
               const auto& part = nb::cast<const Kept<Value>&>(again);
               made = made ? join(*made, part) : part;
             }
@@ -82,7 +84,7 @@ void add_values(nb::class_<Kept<Value>>& type, std::string_view sign, Join join)
           "state"_a, nb::sig("def __setstate__(self, state: tuple[typing.Any, ...]) -> None"));
 }
 
-const MaskValue& take_mask(nb::handle object, std::string_view name);
+MaskValue take_mask(nb::handle object, std::string_view name);
 const BiasValue& take_bias(nb::handle object, std::string_view name);
 Score take_score(nb::handle object, std::string_view name, std::vector<Array>& arrays);
 Align take_align(nb::handle object, std::string_view name);

@@ -48,8 +48,8 @@ def test_formula(dtype, tolerance):
 
 def test_masks_and_biases_combine_and_keep_their_arrays():
     query, key, value = draw(2, 2, 4, 8), draw(2, 2, 6, 8), draw(2, 2, 6, 8)
-    mask = qkv.causal("bottom-right") & qkv.lengths(numpy.array([6, 5])) & qkv.window(2, 0)
-    bias = qkv.bias(draw(2, 4, 6) * 0 + 1) + qkv.alibi(numpy.array([0.5, 0.25], "f4"))
+    mask = qkv.Mask.causal("bottom-right") & qkv.Mask.lengths(numpy.array([6, 5])) & qkv.Mask.window(2, 0)
+    bias = qkv.Bias.view(draw(2, 4, 6) * 0 + 1) + qkv.Bias.alibi(numpy.array([0.5, 0.25], "f4"))
 
     lengths = [6, 5]
     # Position of query i: its index, and length - q_len of its own sequence.
@@ -70,14 +70,18 @@ def test_masks_and_biases_combine_and_keep_their_arrays():
 def test_documents_and_boolean():
     query, key, value = draw(1, 1, 4, 4), draw(1, 1, 4, 4), draw(1, 1, 4, 4)
     ids, seen = numpy.array([[0, 0, 1, 1]]), numpy.array([[True, True, False, True]] * 4)
-    got = qkv.attention(query, key, value, mask=qkv.documents(ids) & qkv.boolean(seen))
+    for visible in (qkv.Mask.boolean(seen), seen):
+        got = qkv.attention(query, key, value, mask=qkv.Mask.documents(ids) & visible)
+        assert (got == qkv.attention(query, key, value, mask=seen & qkv.Mask.documents(ids))).all()
+    causal, named = (qkv.attention(query, key, value, mask=mask) for mask in (qkv.Mask.causal(), "causal"))
+    assert (causal == named).all()
     want = expected(query, key, value, lambda b, h, i, j: ids[0, i] == ids[0, j] and seen[i, j])
     numpy.testing.assert_allclose(got, want, atol=2e-6)
 
 
 def test_a_row_without_keys_is_zero():
     x = draw(2, 3, 4)
-    out, lse = qkv.attention(x, x, x, mask=qkv.boolean(numpy.zeros((3, 3), bool)), want=("log_sum_exp",))
+    out, lse = qkv.attention(x, x, x, mask=qkv.Mask.boolean(numpy.zeros((3, 3), bool)), want=("log_sum_exp",))
     assert not out.any() and numpy.isneginf(lse).all()
 
 
@@ -156,13 +160,13 @@ def test_cache_continues_a_sequence():
     cache.append(key[:, :, 3:], value[:, :, 3:])
     assert cache.lengths().tolist() == [5]
     want = expected(query, key, value, lambda b, h, i, j: j <= i)[:, :, 3:]
-    for mask in (qkv.causal("bottom-right"), qkv.causal()):
+    for mask in (qkv.Mask.causal("bottom-right"), qkv.Mask.causal()):
         numpy.testing.assert_allclose(cache.attention(query[:, :, 3:], mask=mask), want, atol=2e-6)
 
 
 def test_plan_and_verify():
     x = draw(2, 300, 16)
-    plan = qkv.plan(x, x, x, mask=qkv.causal(), threads=1)
+    plan = qkv.plan(x, x, x, mask=qkv.Mask.causal(), threads=1)
     assert plan.kernel == "prefill" and plan.threads == 1 and plan.skipped_tiles > 0
     assert qkv.verify(x, x, x, qkv.attention(x, x, x), rows=10).worst_error < 1e-5
     wrong = qkv.attention(x, x, x) + 1
@@ -171,18 +175,18 @@ def test_plan_and_verify():
 
 def test_bits_do_not_depend_on_threads_batch_or_fork():
     x = draw(7, 4, 65, 16)
-    whole = qkv.attention(x, x, x, mask=qkv.causal(), threads=1)
+    whole = qkv.attention(x, x, x, mask=qkv.Mask.causal(), threads=1)
     for threads in (2, 4):
-        assert (qkv.attention(x, x, x, mask=qkv.causal(), threads=threads) == whole).all()
+        assert (qkv.attention(x, x, x, mask=qkv.Mask.causal(), threads=threads) == whole).all()
     order = RANDOM.permutation(7)
     shuffled = numpy.ascontiguousarray(x[order])
-    assert (qkv.attention(shuffled, shuffled, shuffled, mask=qkv.causal()) == whole[order]).all()
-    assert (qkv.attention(x[3:4], x[3:4], x[3:4], mask=qkv.causal()) == whole[3:4]).all()
+    assert (qkv.attention(shuffled, shuffled, shuffled, mask=qkv.Mask.causal()) == whole[order]).all()
+    assert (qkv.attention(x[3:4], x[3:4], x[3:4], mask=qkv.Mask.causal()) == whole[3:4]).all()
 
     found = [None] * 4
 
     def work(i):
-        found[i] = qkv.attention(x, x, x, mask=qkv.causal())
+        found[i] = qkv.attention(x, x, x, mask=qkv.Mask.causal())
 
     workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
     [worker.start() for worker in workers]
@@ -191,7 +195,7 @@ def test_bits_do_not_depend_on_threads_batch_or_fork():
 
     child = os.fork()
     if child == 0:
-        os._exit(0 if (qkv.attention(x, x, x, mask=qkv.causal(), threads=2) == whole).all() else 1)
+        os._exit(0 if (qkv.attention(x, x, x, mask=qkv.Mask.causal(), threads=2) == whole).all() else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -213,7 +217,7 @@ X = numpy.zeros((2, 3, 4), "f4")
 @pytest.mark.parametrize(
     "keywords, error, says",
     [
-        ({"mask": numpy.ones((3, 3), bool)}, TypeError, "mask must be a mask"),
+        ({"mask": [[True]]}, TypeError, "mask must be a mask"),
         ({"scale": "1"}, TypeError, "scale must be a number"),
         ({"scale": True}, TypeError, "scale must be a number"),
         ({"threads": 1.5}, TypeError, "threads must be a whole number"),
@@ -250,10 +254,10 @@ def test_scaled_dot_product_attention_has_torch_polarity():
 def test_lists_are_taken_where_arrays_of_whole_numbers_are():
     x, mask = draw(2, 1, 4, 3), [[True, True, False, True]] * 4
     pairs = [
-        (qkv.lengths([3, 4]), qkv.lengths(numpy.array([3, 4]))),
-        (qkv.prefix((1, 2)), qkv.prefix(numpy.array([1, 2]))),
-        (qkv.documents([[0, 0, 1, 2**40]] * 2), qkv.documents(numpy.array([[0, 0, 1, 2**40]] * 2))),
-        (qkv.boolean(mask), qkv.boolean(numpy.array(mask))),
+        (qkv.Mask.lengths([3, 4]), qkv.Mask.lengths(numpy.array([3, 4]))),
+        (qkv.Mask.prefix((1, 2)), qkv.Mask.prefix(numpy.array([1, 2]))),
+        (qkv.Mask.documents([[0, 0, 1, 2**40]] * 2), qkv.Mask.documents(numpy.array([[0, 0, 1, 2**40]] * 2))),
+        (qkv.Mask.boolean(mask), qkv.Mask.boolean(numpy.array(mask))),
     ]
     for listed, given in pairs:
         assert (qkv.attention(x, x, x, mask=listed) == qkv.attention(x, x, x, mask=given)).all()
@@ -265,12 +269,12 @@ def test_lists_are_taken_where_arrays_of_whole_numbers_are():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda a: {"mask": qkv.causal("bottom-right") & qkv.window(2, 0)},
-        lambda a: {"mask": qkv.lengths([3, 4]) & qkv.boolean(a > -1) & qkv.dilated(1, 1, 2)},
-        lambda a: {"mask": qkv.prefix([1, 2]) & qkv.documents(numpy.array([[0, 0, 1, 1]]))},
-        lambda a: {"mask": (qkv.boolean(a > -1) & qkv.causal()).compiled() & qkv.lengths([3, 4])},
-        lambda a: {"bias": qkv.bias(a) + qkv.alibi(a[0, :1]) + qkv.t5(a[:, :1].copy(), bidirectional=False)},
-        lambda a: {"score": qkv.bilinear(a[:3, :3].copy()), "bias": qkv.clipped(a[:3, :1].copy())},
+        lambda a: {"mask": qkv.Mask.causal("bottom-right") & qkv.Mask.window(2, 0)},
+        lambda a: {"mask": qkv.Mask.lengths([3, 4]) & qkv.Mask.boolean(a > -1) & qkv.Mask.dilated(1, 1, 2)},
+        lambda a: {"mask": qkv.Mask.prefix([1, 2]) & qkv.Mask.documents(numpy.array([[0, 0, 1, 1]]))},
+        lambda a: {"mask": (qkv.Mask.boolean(a > -1) & qkv.Mask.causal()).compiled() & qkv.Mask.lengths([3, 4])},
+        lambda a: {"bias": qkv.Bias.view(a) + qkv.Bias.alibi(a[0, :1]) + qkv.Bias.t5(a[:, :1].copy(), bidirectional=False)},
+        lambda a: {"score": qkv.Score.bilinear(a[:3, :3].copy()), "bias": qkv.Bias.clipped(a[:3, :1].copy())},
     ],
 )
 def test_masks_biases_and_scores_copy_and_pickle(make):
@@ -288,7 +292,7 @@ def test_masks_biases_and_scores_copy_and_pickle(make):
 
 
 def test_functions_pickle_by_name():
-    for function in (qkv.attention, qkv.lengths, qkv.plan, qkv.scaled_dot_product_attention):
+    for function in (qkv.attention, qkv.verify, qkv.plan, qkv.scaled_dot_product_attention):
         assert pickle.loads(pickle.dumps(function)) is function and copy.deepcopy(function) is function
 
 

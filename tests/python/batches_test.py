@@ -97,7 +97,7 @@ def test_pickles_without_weights(embed):
     embed({"text": REAL})
     assert len(pickle.dumps(embed)) < 1000
     again = pickle.loads(pickle.dumps(embed))
-    assert again.__dict__ == embed.__dict__ and again.target == qkv.target()
+    assert again.__dict__ == embed.__dict__ and again.target == qkv.selected_target()
 
 
 def test_options_are_those_of_encode():
@@ -148,7 +148,7 @@ def run(code, **environment):
 
 
 def test_the_target_is_pinned():
-    code = f"import qkv, qkv.batches; e = qkv.batches.Embed({ENCODER!r}, target=%r); e({{'text': ['a']}}); print(qkv.target())"
+    code = f"import qkv, qkv.batches; e = qkv.batches.Embed({ENCODER!r}, target=%r); e({{'text': ['a']}}); print(qkv.selected_target())"
     targets = run("import qkv\ntry: qkv.select_target('none')\nexcept ValueError as e: print(e)").stdout
     for name in ("avx2", "scalar", "emu128"):
         if name in targets:

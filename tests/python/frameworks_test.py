@@ -19,7 +19,7 @@ def test_torch_tensors_are_read_and_written_in_place():
     turned = torch.from_numpy(X.transpose(1, 0, 2).copy()).transpose(0, 1)  # strides are followed
     assert (qkv.attention(turned, turned, turned) == out).all()
     seen = torch.tensor([[True, False, False], [True, True, False], [True, True, True]])
-    assert (qkv.attention(x, x, x, mask=qkv.boolean(seen)) == qkv.attention(x, x, x, mask=qkv.causal())).all()
+    assert (qkv.attention(x, x, x, mask=qkv.Mask.boolean(seen)) == qkv.attention(x, x, x, mask=qkv.Mask.causal())).all()
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
@@ -108,7 +108,7 @@ def test_arrays_of_jax():
     assert (numpy.asarray(out) == qkv.attention(X, X, X)).all()
     query, key, value = (jax.numpy.asarray(RANDOM.standard_normal(X.shape).astype("f4")) for _ in range(3))
     want = jax.nn.dot_product_attention(*(each.swapaxes(0, 1)[None] for each in (query, key, value)), is_causal=True)
-    seen = qkv.boolean(jax.numpy.tril(jax.numpy.ones((3, 3), bool)))
+    seen = qkv.Mask.boolean(jax.numpy.tril(jax.numpy.ones((3, 3), bool)))
     numpy.testing.assert_allclose(qkv.attention(query, key, value, mask=seen), want[0].swapaxes(0, 1), rtol=1e-5, atol=1e-6)
     low = qkv.attention(*[x.astype(jax.numpy.bfloat16)] * 3)
     assert low.dtype == jax.numpy.bfloat16

@@ -69,7 +69,7 @@ class Draw:
             lambda: numpy.zeros((0, 0, 0), "f4"),
             lambda: numpy.broadcast_to(numpy.zeros(1, "f4"), (2, 3, 1 << 33)),
             lambda: numpy.ma.masked_array(array),
-            lambda: qkv.causal(),
+            lambda: qkv.Mask.causal(),
             lambda: b"bytes",
             lambda: {"a": 1},
             lambda: type(array),
@@ -102,16 +102,16 @@ def rules(draw, batch, heads, q_len, k_len, dtype):
     if draw.chance(0.3):
         align = draw.one("top-left", "bottom-right")
         shift = 0 if align == "top-left" else k_len - q_len
-        parts.append(qkv.causal(align))
+        parts.append(qkv.Mask.causal(align))
         visible = visible & (keys <= positions + shift)
         if draw.chance(0.4):
             left = int(draw.random.integers(0, 5))
-            parts.append(qkv.window(left, -1, align))
+            parts.append(qkv.Mask.window(left, -1, align))
             visible = visible & (keys >= positions + shift - left)
     if draw.chance(0.3):
         shape = [draw.one(1, size) for size in (batch, heads, q_len, k_len)][draw.one(0, 2, 3) :]
         array = draw.random.random(shape) < 0.7
-        parts.append(qkv.boolean(array))
+        parts.append(qkv.Mask.boolean(array))
         visible = visible & array
     if parts:
         mask = parts[0]
@@ -121,7 +121,7 @@ def rules(draw, batch, heads, q_len, k_len, dtype):
     if draw.chance(0.3):
         of = "f8" if dtype == "float64" else "f4"
         array = draw.strided([draw.one(1, heads), q_len, k_len], of)
-        keywords["bias"] = qkv.bias(array)
+        keywords["bias"] = qkv.Bias.view(array)
         added = added + array
     for name, values in (("scale", (0.5, 1, -0.25, 0)), ("soft_cap", (2.0, 5)), ("threads", (1, 2, 3))):
         if draw.chance(0.3):
@@ -187,7 +187,7 @@ def throw(seed):
     function = getattr(qkv, draw.one(*FUNCTIONS))
     array = draw.strided((2, 2, 5, 4), draw.one("f4", "f8", "i4", "i8", "?"))
     given = [array if draw.chance(0.5) else draw.nonsense(array) for _ in range(draw.one(1, 1, 2, 3, 4, 5, 6))]
-    keyword = draw.one({}, {"mask": qkv.causal()}, {"want": draw.nonsense(array)}, {"out": array}, {"seed": 1})
+    keyword = draw.one({}, {"mask": qkv.Mask.causal()}, {"want": draw.nonsense(array)}, {"out": array}, {"seed": 1})
     try:
         function(*given, **keyword)
     except (*REFUSALS, OSError) as refusal:

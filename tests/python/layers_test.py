@@ -36,7 +36,7 @@ def heads_case(name, dtype):
         "bias_kv": said.get("add_bias_kv") == "1",
         "zero_attention": said.get("add_zero_attn") == "1",
     }
-    layer = loaded(qkv.MultiHeadAttention(dtype=dtype, **config), golden.under(HEADS, f"{name}.weights."))
+    layer = loaded(qkv.layers.MultiHeadAttention(dtype=dtype, **config), golden.under(HEADS, f"{name}.weights."))
     query = HEADS[f"{name}.query"].astype(dtype)
     key = HEADS.get(f"{name}.key", HEADS[f"{name}.query"]).astype(dtype)
     value = HEADS.get(f"{name}.value", key).astype(dtype)
@@ -49,9 +49,9 @@ def test_multi_head_attention(name, dtype):
     layer, inputs = heads_case(name, dtype)
     mask = None
     if f"{name}.attn_mask" in HEADS:
-        mask = qkv.boolean(~HEADS[f"{name}.attn_mask"])
+        mask = qkv.Mask.boolean(~HEADS[f"{name}.attn_mask"])
     if f"{name}.key_padding_mask" in HEADS:
-        mask = qkv.boolean(~HEADS[f"{name}.key_padding_mask"][:, None, None])
+        mask = qkv.Mask.boolean(~HEADS[f"{name}.key_padding_mask"][:, None, None])
     out, weights = layer.forward(*inputs, mask=mask, need_weights=True)
     close(out, HEADS[f"{name}.out_f64"], dtype)
     close(weights, HEADS[f"{name}.mean_weights_f64"], dtype)
@@ -66,10 +66,10 @@ STACKS, _ = golden.read("transformer/transformer.safetensors")
 def test_transformer(name):
     case = golden.under(STACKS, f"{name}.")
     config = {"model_dim": 8, "heads": 2, "ff_dim": 12, "encoder_layers": 2, "decoder_layers": 2, "norm_order": name}
-    model = qkv.Transformer(activation="gelu" if name == "pre" else "relu", dtype="float64", **config)
+    model = qkv.layers.Transformer(activation="gelu" if name == "pre" else "relu", dtype="float64", **config)
     loaded(model, golden.under(case, "weights."))
     source, target = case["source"].astype("f8"), case["target"].astype("f8")
-    mask = qkv.lengths(case["source_lengths"])
+    mask = qkv.Mask.lengths(case["source_lengths"])
     out, saved = model.forward(source, target, source_mask=mask, memory_mask=mask, save=True)
     close(out, case["out_f64"])
     want = golden.under(case, "gradients.")
@@ -89,10 +89,10 @@ def test_transformer(name):
 def test_encoder_and_decoder_are_the_parts_of_a_transformer():
     case = golden.under(STACKS, "post.")
     config = {"model_dim": 8, "heads": 2, "ff_dim": 12, "layers": 2, "dtype": "float64"}
-    encoder = loaded(qkv.Encoder(**config), golden.under(case, "weights.encoder."))
-    decoder = loaded(qkv.Decoder(**config), golden.under(case, "weights.decoder."))
+    encoder = loaded(qkv.layers.Encoder(**config), golden.under(case, "weights.encoder."))
+    decoder = loaded(qkv.layers.Decoder(**config), golden.under(case, "weights.decoder."))
     source, target = case["source"].astype("f8"), case["target"].astype("f8")
-    mask = qkv.lengths(case["source_lengths"])
+    mask = qkv.Mask.lengths(case["source_lengths"])
     memory, kept = encoder.forward(source, mask=mask, save=True)
     out, saved = decoder.forward(target, memory, memory_mask=mask, save=True)
     close(out, case["out_f64"])
@@ -103,9 +103,9 @@ def test_encoder_and_decoder_are_the_parts_of_a_transformer():
 
 
 def test_ragged_rows_are_the_padded_ones_without_padding():
-    encoder = qkv.Encoder(model_dim=8, heads=2, ff_dim=12, layers=1, dtype="float64", seed=3)
+    encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=12, layers=1, dtype="float64", seed=3)
     x = numpy.random.default_rng(1).standard_normal((2, 5, 8))
-    padded = encoder.forward(x, mask=qkv.lengths(numpy.array([5, 3])))
+    padded = encoder.forward(x, mask=qkv.Mask.lengths(numpy.array([5, 3])))
     rows = numpy.concatenate([x[0], x[1, :3]])
     ragged = encoder.forward(rows, offsets=numpy.array([0, 5, 8], "i4"))
     close(ragged, numpy.concatenate([padded[0], padded[1, :3]]))
@@ -119,15 +119,15 @@ def test_recurrent(name):
     case = golden.under(RECURRENT, f"{name}.")
     two = name.endswith("_2")
     config = {"input_size": 3, "hidden": 5, "layers": 2 if two else 1, "directions": 2 if two else 1, "bias": two}
-    kind = {"rnn": qkv.Rnn, "lstm": qkv.Lstm, "gru": qkv.Gru}[name.split("_")[0]]
-    if kind is qkv.Rnn:
+    kind = {"rnn": qkv.lab.Rnn, "lstm": qkv.lab.Lstm, "gru": qkv.lab.Gru}[name.split("_")[0]]
+    if kind is qkv.lab.Rnn:
         config["activation"] = name.split("_")[1]
     layer = loaded(kind(dtype="float64", **config), golden.under(case, "weights."))
     offsets = numpy.concatenate([[0], numpy.cumsum(case["lengths"])]).astype("i4")
     initial = {"hidden": case["h"]} | ({"cell": case["c"]} if "c" in case else {})
     results, saved = layer.forward(case["x"], offsets=offsets, save=True, **initial)
     parts = ["out", "h_n", "c_n"][: len(results)]
-    assert len(parts) == (3 if kind is qkv.Lstm else 2)
+    assert len(parts) == (3 if kind is qkv.lab.Lstm else 2)
     for got, part in zip(results, parts):
         close(got, case[part])
     gradients = layer.backward(saved, tuple(case[f"grad_{part}"] for part in parts))
@@ -144,17 +144,17 @@ CONVOLUTION, _ = golden.read("convolution/convolution.safetensors")
 @pytest.mark.parametrize(
     "name, layer",
     [
-        ("conv1d.same", qkv.Conv1d(in_channels=5, out_channels=7, kernel=3, padding=1)),
-        ("conv1d.strided", qkv.Conv1d(in_channels=6, out_channels=4, kernel=4, stride=3, padding=2, dilation=2, groups=2, bias=False)),
-        ("conv1d.causal", qkv.Conv1d(in_channels=4, out_channels=6, kernel=3, dilation=4, causal=True)),
-        ("conv1d.depthwise", qkv.Conv1d(in_channels=5, out_channels=5, kernel=7, padding=3, groups=5)),
-        ("conv2d.same", qkv.Conv2d(in_channels=3, out_channels=8, kernel=3, padding=1)),
-        ("conv2d.uneven", qkv.Conv2d(in_channels=4, out_channels=6, kernel=(3, 2), stride=(2, 1), padding=(1, 3), dilation=(1, 2), groups=2)),
-        ("conv2d.patches", qkv.Conv2d(in_channels=3, out_channels=10, kernel=4, stride=4)),
-        ("pool1d.max", qkv.Pool1d(kernel=3, stride=2, padding=1)),
-        ("pool1d.average", qkv.Pool1d(kernel=2, pooling="average")),
-        ("pool2d.max", qkv.Pool2d(kernel=(3, 2), stride=(2, 1), padding=(1, 1))),
-        ("pool2d.average", qkv.Pool2d(kernel=(2, 3), stride=(1, 2), padding=1, pooling="average")),
+        ("conv1d.same", qkv.lab.Conv1d(in_channels=5, out_channels=7, kernel=3, padding=1)),
+        ("conv1d.strided", qkv.lab.Conv1d(in_channels=6, out_channels=4, kernel=4, stride=3, padding=2, dilation=2, groups=2, bias=False)),
+        ("conv1d.causal", qkv.lab.Conv1d(in_channels=4, out_channels=6, kernel=3, dilation=4, causal=True)),
+        ("conv1d.depthwise", qkv.lab.Conv1d(in_channels=5, out_channels=5, kernel=7, padding=3, groups=5)),
+        ("conv2d.same", qkv.lab.Conv2d(in_channels=3, out_channels=8, kernel=3, padding=1)),
+        ("conv2d.uneven", qkv.lab.Conv2d(in_channels=4, out_channels=6, kernel=(3, 2), stride=(2, 1), padding=(1, 3), dilation=(1, 2), groups=2)),
+        ("conv2d.patches", qkv.lab.Conv2d(in_channels=3, out_channels=10, kernel=4, stride=4)),
+        ("pool1d.max", qkv.lab.Pool1d(kernel=3, stride=2, padding=1)),
+        ("pool1d.average", qkv.lab.Pool1d(kernel=2, pooling="average")),
+        ("pool2d.max", qkv.lab.Pool2d(kernel=(3, 2), stride=(2, 1), padding=(1, 1))),
+        ("pool2d.average", qkv.lab.Pool2d(kernel=(2, 3), stride=(1, 2), padding=1, pooling="average")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
@@ -171,9 +171,9 @@ def test_convolution_and_pooling(name, layer):
 @pytest.mark.parametrize(
     "name, layer",
     [
-        ("training", qkv.BatchNorm(dim=5, momentum=0.3)),
-        ("pictures", qkv.BatchNorm(dim=4, epsilon=1e-3)),
-        ("running", qkv.BatchNorm(dim=5)),
+        ("training", qkv.lab.BatchNorm(dim=5, momentum=0.3)),
+        ("pictures", qkv.lab.BatchNorm(dim=4, epsilon=1e-3)),
+        ("running", qkv.lab.BatchNorm(dim=5)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -197,7 +197,7 @@ def test_batch_norm(name, layer):
 
 
 def test_patch_embedding_by_hand():
-    layer = qkv.PatchEmbedding(dim=5, patch=(2, 3), grid=(2, 2), channels=1, dtype="float64", seed=4)
+    layer = qkv.layers.PatchEmbedding(dim=5, patch=(2, 3), grid=(2, 2), channels=1, dtype="float64", seed=4)
     draw = numpy.random.default_rng(1)
     state = {key: draw.standard_normal(value.shape) for key, value in layer.state_dict().items()}
     loaded(layer, state)
@@ -222,7 +222,7 @@ def test_patch_embedding_by_hand():
 # torch's convolution over patches, and its interpolation of positions to a grid of 4 x 3.
 def test_patch_embedding_beside_torch():
     torch = pytest.importorskip("torch")
-    layer = qkv.PatchEmbedding(dim=6, patch=4, grid=(2, 5), dtype="float64", seed=2)
+    layer = qkv.layers.PatchEmbedding(dim=6, patch=4, grid=(2, 5), dtype="float64", seed=2)
     layer.load_state_dict({key: value + 0.1 for key, value in layer.state_dict().items()})
     state = {key: torch.tensor(value, requires_grad=True) for key, value in layer.state_dict().items()}
     pictures = torch.randn(2, 16, 12, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -242,12 +242,12 @@ def test_patch_embedding_beside_torch():
 
 
 LAYERS = [
-    qkv.MultiHeadAttention(model_dim=4, heads=2),
-    qkv.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1),
-    qkv.Lstm(input_size=4, hidden=3),
-    qkv.Conv1d(in_channels=4, out_channels=2, kernel=3),
-    qkv.Pool1d(kernel=2),
-    qkv.BatchNorm(dim=4),
+    qkv.layers.MultiHeadAttention(model_dim=4, heads=2),
+    qkv.layers.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1),
+    qkv.lab.Lstm(input_size=4, hidden=3),
+    qkv.lab.Conv1d(in_channels=4, out_channels=2, kernel=3),
+    qkv.lab.Pool1d(kernel=2),
+    qkv.lab.BatchNorm(dim=4),
 ]
 
 
@@ -263,19 +263,19 @@ def test_layers_pickle_as_config_and_parameters(layer):
 
 
 def test_state_dict_is_a_copy():
-    layer = qkv.Conv1d(in_channels=2, out_channels=2)
+    layer = qkv.lab.Conv1d(in_channels=2, out_channels=2)
     before = layer.state_dict()["bias"].copy()
     layer.state_dict()["bias"][:] = 7
     assert (layer.state_dict()["bias"] == before).all()
 
 
 def test_weights_depend_on_the_seed():
-    make = lambda seed: qkv.Conv1d(in_channels=2, out_channels=2, seed=seed).state_dict()["weight"]
+    make = lambda seed: qkv.lab.Conv1d(in_channels=2, out_channels=2, seed=seed).state_dict()["weight"]
     assert (make(1) == make(1)).all() and (make(1) != make(2)).any()
 
 
 def test_dropout_needs_a_seed_and_training():
-    encoder = qkv.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1)
+    encoder = qkv.layers.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1)
     x = numpy.ones((1, 3, 4), "f4")
     with pytest.raises(ValueError, match="dropout needs a seed"):
         encoder.forward(x, dropout=0.5, save=True)
@@ -288,17 +288,17 @@ def test_dropout_needs_a_seed_and_training():
 @pytest.mark.parametrize(
     "call, error, says",
     [
-        (lambda: qkv.MultiHeadAttention(model_dim=7, heads=2), ValueError, "heads"),
-        (lambda: qkv.MultiHeadAttention(dim=8), TypeError, "unexpected keyword argument 'dim'"),
-        (lambda: qkv.MultiHeadAttention(model_dim="8"), TypeError, "model_dim must be a whole number, got str"),
-        (lambda: qkv.MultiHeadAttention(8), TypeError, "incompatible"),
-        (lambda: qkv.MultiHeadAttention(model_dim=8, dtype="float16"), ValueError, "float32"),
-        (lambda: qkv.Encoder(model_dim=8, ff_dim=8, norm_order="middle"), ValueError, '"post", "pre"'),
-        (lambda: qkv.Conv2d(in_channels=1, out_channels=1, kernel=(1, 2, 3)), ValueError, "height, width"),
+        (lambda: qkv.layers.MultiHeadAttention(model_dim=7, heads=2), ValueError, "heads"),
+        (lambda: qkv.layers.MultiHeadAttention(dim=8), TypeError, "unexpected keyword argument 'dim'"),
+        (lambda: qkv.layers.MultiHeadAttention(model_dim="8"), TypeError, "model_dim must be a whole number, got str"),
+        (lambda: qkv.layers.MultiHeadAttention(8), TypeError, "incompatible"),
+        (lambda: qkv.layers.MultiHeadAttention(model_dim=8, dtype="float16"), ValueError, "float32"),
+        (lambda: qkv.layers.Encoder(model_dim=8, ff_dim=8, norm_order="middle"), ValueError, '"post", "pre"'),
+        (lambda: qkv.lab.Conv2d(in_channels=1, out_channels=1, kernel=(1, 2, 3)), ValueError, "height, width"),
         (lambda: LAYERS[5].forward(numpy.ones((1, 4), "f4"), training=True), ValueError, "a variance needs 2"),
         (lambda: LAYERS[5].forward(numpy.ones((2, 3), "f4")), ValueError, "batch_norm"),
-        (lambda: qkv.BatchNorm(dim=4, eps=1e-5), TypeError, "unexpected keyword argument 'eps'"),
-        (lambda: qkv.PatchEmbedding(dim=4, patch=4, grid=2).forward(numpy.ones((1, 3, 8, 3), "f4")), ValueError, "patch"),
+        (lambda: qkv.lab.BatchNorm(dim=4, eps=1e-5), TypeError, "unexpected keyword argument 'eps'"),
+        (lambda: qkv.layers.PatchEmbedding(dim=4, patch=4, grid=2).forward(numpy.ones((1, 3, 8, 3), "f4")), ValueError, "patch"),
         (lambda: LAYERS[0].load_state_dict({}), ValueError, "is missing"),
         (lambda: LAYERS[0].load_state_dict(None), TypeError, "state must be a dict"),
         (lambda: LAYERS[0].load_state_dict({**LAYERS[0].state_dict(), "x": numpy.zeros(1)}), ValueError, "x is no parameter"),

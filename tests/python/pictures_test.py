@@ -98,6 +98,6 @@ def test_train(folder):
 
 def test_compare(tmp_path):
     with pytest.raises(ValueError, match="recall"):
-        qkv.compare(tmp_path, tasks=["no such task"])
+        qkv.lab.compare(tmp_path, tasks=["no such task"])
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'task'"):
-        qkv.compare(tmp_path, task=["recall"])
+        qkv.lab.compare(tmp_path, task=["recall"])

@@ -393,7 +393,7 @@ def test_lists_and_large_seeds():
 def test_what_is_refused():
     query, key, value = triple(grad=False)
     with pytest.raises(TypeError, match="mask must be a torch.Tensor, got Mask; causal=, window=, lengths= and documents= say"):
-        qkv.torch.attention(query, key, value, mask=qkv.causal())
+        qkv.torch.attention(query, key, value, mask=qkv.Mask.causal())
     with pytest.raises(TypeError, match="query must be a torch.Tensor"):
         qkv.torch.attention(query.numpy(), key, value)
     with pytest.raises(ValueError):

@@ -1,0 +1,34 @@
+"""What attention replaced, to be compared with: recurrent and convolutional layers, and the comparison itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from . import _qkv
+from ._qkv import BatchNorm, Conv1d, Conv2d, Gru, Lstm, Pool1d, Pool2d, Rnn
+from .training import Path, Progress
+
+__all__ = ["BatchNorm", "Conv1d", "Conv2d", "Gru", "Lstm", "Pool1d", "Pool2d", "Rnn", "compare"]
+
+
+def compare(
+    out: Path,
+    *,
+    tasks: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
+    seed: int = 1,
+    quick: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """What attention replaced, trained beside it and measured: the object of comparison.json (docs/lab).
+
+    tasks and models by name, all unless given. quick: a few updates of each. out: the folder for trainings and drawings;
+    started again after an interruption, it goes on. ValueError, listing what there is, for another name.
+    """
+    found: dict[str, Any] = json.loads(
+        _qkv._compare(os.fspath(out), progress, tasks=tasks, models=models, seed=seed, quick=quick)
+    )
+    return found
