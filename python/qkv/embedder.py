@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,17 +28,26 @@ class Embedder:
     make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, weights: str = "f32", threads: int = 0) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        weights: str = "f32",
+        threads: int = 0,
+        max_seq_length: int | None = None,
+    ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
         weights: how the layers' matrices are kept, "f32", "bf16" or "int8": in fewer bits they take less memory and are
-        less accurate; int8 is faster on x86. threads: 0 for the process's number. FormatError for a folder that breaks a
-        rule of its format or asks for steps that are not supported; OSError if it cannot be read.
+        less accurate; int8 is faster on x86. threads: 0 for the process's number. max_seq_length: tokens of a text that
+        are read, as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for
+        steps that are not supported; OSError if it cannot be read.
         """
         self.folder = folder
         self.weights = weights
         self.threads = threads
         self._core = _qkv._Embedder(os.fspath(folder), weights)
+        self.max_seq_length = max_seq_length
 
     def encode(
         self,
@@ -62,10 +72,11 @@ class Embedder:
         batch_size changes nothing: texts are batched by their tokens, and the bits do not depend on it. progress is
         called with the numbers of texts done and of all. prompt, or the folder's prompt of that name, is put before each
         text in place of the folder's default. truncate_dim keeps the first numbers; normalize_embeddings gives them length 1.
+        output_value "token_embeddings": a list of float32 [tokens, dim], the last hidden states of each text.
 
         TypeError, with its index, for a text that is no str; ValueError for an argument that cannot be honoured.
         """
-        _refuse("output_value", output_value, "sentence_embedding")
+        _refuse("output_value", output_value, "sentence_embedding", "token_embeddings")
         _refuse("precision", precision, "float32")
         if show_progress_bar:
             raise ValueError("encode: show_progress_bar=True is not supported; pass progress=, which is called")
@@ -76,7 +87,12 @@ class Embedder:
         single = isinstance(sentences, str)
         texts: Any = [sentences] if single else sentences
         count = self.threads if threads is None else threads
-        vectors: Any = self._core.embed(texts, count, progress, self._prompt(prompt_name, prompt))
+        as_tensors = convert_to_tensor or not convert_to_numpy
+        if output_value == "token_embeddings":
+            rows = self._token_embeddings(texts, self._prompt(prompt_name, prompt), batch_size, count)
+            given = [_tensor(each) for each in rows] if as_tensors else rows
+            return given[0] if single else given
+        vectors: Any = self._core.embed(texts, count, progress, self._prompt(prompt_name, prompt), self._max_length)
         if truncate_dim is not None:
             if truncate_dim < 1:
                 raise ValueError(f"encode: truncate_dim must be 1 or more, got {truncate_dim}")
@@ -85,20 +101,35 @@ class Embedder:
             vectors = similarities.normalized(vectors)
         if single:
             vectors = vectors[0]
-        if convert_to_tensor or not convert_to_numpy:
-            import torch
-
-            vectors = torch.from_numpy(numpy.ascontiguousarray(vectors))
+        if as_tensors:
+            vectors = _tensor(vectors)
             return vectors if convert_to_tensor or single else list(vectors)
         return vectors
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
-        """How alike the rows of two matrices are, [rows, rows], by the folder's similarity_fn_name (cosine unless set)."""
-        return similarities.all_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+    def encode_query(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
+        """encode() with the folder's prompt "query", unless a prompt is given."""
+        if prompt_name is None and options.get("prompt") is None:
+            prompt_name = "query"
+        return self.encode(sentences, prompt_name, **options)
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
-        """How alike each row is to the same row of the other matrix, [rows]."""
-        return similarities.row_by_row(self.similarity_fn_name, embeddings1, embeddings2)
+    def encode_document(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
+        """encode() with the folder's prompt "document", unless a prompt is given."""
+        if prompt_name is None and options.get("prompt") is None:
+            prompt_name = "document"
+        return self.encode(sentences, prompt_name, **options)
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """How alike the rows of two matrices are, [rows, rows], by the folder's similarity_fn_name (cosine unless set).
+
+        A tensor of torch for tensors, and lists of them; else an array.
+        """
+        found = similarities.all_pairs(self.similarity_fn_name, embeddings1, embeddings2)
+        return _tensor(found) if _are_tensors(embeddings1, embeddings2) else found
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
+        """How alike each row is to the same row of the other matrix, [rows]; of the kind that similarity() gives."""
+        found = similarities.row_by_row(self.similarity_fn_name, embeddings1, embeddings2)
+        return _tensor(found) if _are_tensors(embeddings1, embeddings2) else found
 
     @property
     def similarity_fn_name(self) -> str:
@@ -107,8 +138,16 @@ class Embedder:
 
     @property
     def max_seq_length(self) -> int:
-        """Tokens of a text that are read, special ones included; the others are cut off."""
-        return self._core.max_length()
+        """Tokens of a text that are read, special ones included; the others are cut off.
+
+        It can be set up to the model's positions; None is what the folder says. ValueError for other numbers.
+        """
+        return self._core.max_length() if self._max_length is None else self._max_length
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int | None) -> None:
+        self._core.embed([], 1, None, None, value)  # refuses what does not fit
+        self._max_length = value
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -139,13 +178,18 @@ class Embedder:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments that made it."""
-        return {"folder": self.folder, "weights": self.weights, "threads": self.threads}
+        return {
+            "folder": self.folder,
+            "weights": self.weights,
+            "threads": self.threads,
+            "max_seq_length": self._max_length,
+        }
 
     def set_params(self, **params: Any) -> Embedder:
         """Makes it anew with other arguments."""
         unknown = sorted(params.keys() - self.get_params().keys())
         if unknown:
-            raise ValueError(f"set_params: unknown {unknown}; known are folder, weights and threads")
+            raise ValueError(f"set_params: unknown {unknown}; known are {', '.join(self.get_params())}")
         Embedder.__init__(self, **{**self.get_params(), **params})
         return self
 
@@ -164,10 +208,29 @@ class Embedder:
         return True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self.folder, self.weights, self.threads)
+        return _make, (self.get_params(),)
 
     def __repr__(self) -> str:
         return f"Embedder({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
+
+    def _token_embeddings(self, texts: Any, prompt: str | None, batch_size: int, threads: int) -> list[Vectors]:
+        if prompt is None:
+            prompt = self._prompts().get(self._config().get("default_prompt_name") or "", "")
+        tokenizer, model = self.tokenizer, self._core.model()
+        rows: list[Vectors] = []
+        encodings = []
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"texts[{index}] must be a str, got {type(text).__name__}")
+            encodings.append(tokenizer.encode(prompt + text, self.max_seq_length))
+        for begin in range(0, len(encodings), batch_size):
+            batch = encodings[begin : begin + batch_size]
+            lengths = [len(each.ids) for each in batch]
+            ids = [number for each in batch for number in each.ids]
+            types = [number for each in batch for number in each.type_ids]
+            hidden = model.forward(ids, types, lengths, threads)
+            rows += numpy.split(hidden, numpy.cumsum(lengths)[:-1])
+        return rows
 
     def _config(self) -> dict[str, Any]:
         path = Path(self.folder) / "config_sentence_transformers.json"
@@ -189,10 +252,22 @@ class Embedder:
         return {name: prompt or "" for name, prompt in prompts.items()}
 
 
-def _make(folder: str | os.PathLike[str], weights: str, threads: int) -> Embedder:
-    return Embedder(folder, weights=weights, threads=threads)
+def _make(params: dict[str, Any]) -> Embedder:
+    return Embedder(**params)
 
 
-def _refuse(name: str, value: str, only: str) -> None:
-    if value != only:
-        raise ValueError(f"encode: {name}={value!r} is not supported, only {only!r}")
+def _refuse(name: str, value: str, *known: str) -> None:
+    if value not in known:
+        raise ValueError(f"encode: {name}={value!r} is not supported, only {' and '.join(map(repr, known))}")
+
+
+def _tensor(array: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(numpy.ascontiguousarray(array))
+
+
+def _are_tensors(*embeddings: Any) -> bool:
+    torch = sys.modules.get("torch")
+    firsts = (each[0] if isinstance(each, (list, tuple)) and each else each for each in embeddings)
+    return torch is not None and any(isinstance(each, torch.Tensor) for each in firsts)

@@ -15,16 +15,18 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
+from transformers import AutoTokenizer
 
 from .embedder import Embedder
-from .tokenizer import Tokenizer
+from .torch.whole import Float32Module
 
 
 def load(folder: str | os.PathLike[str], *, weights: str = "f32", threads: int = 0) -> SentenceTransformer:
     """The SentenceTransformer of a folder, for inference: encode, similarity, search and evaluation as always.
 
     The folder's prompts, similarity and normalisation are kept. weights and threads as qkv.Embedder() has them, which
-    raises FormatError, OSError, and ValueError for other weights.
+    raises FormatError, OSError, and ValueError for other weights; with threads=0, torch.get_num_threads() of them. In
+    float32 on the CPU: half(), and other devices, are a TypeError.
     """
     embedder = Embedder(folder, weights=weights, threads=threads)
     config = embedder._config()
@@ -37,12 +39,13 @@ def load(folder: str | os.PathLike[str], *, weights: str = "f32", threads: int =
     )
 
 
-class Engine(InputModule):
+class Engine(Float32Module, InputModule):
     """The only module of such a model: texts to embeddings."""
 
     def __init__(self, embedder: Embedder) -> None:
         super().__init__()
         self.embedder = embedder
+        self._tokenizer: Any = None
 
     def preprocess(self, inputs: Sequence[str], prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
         return {"texts": list(inputs), "prompt": prompt or ""}
@@ -50,9 +53,16 @@ class Engine(InputModule):
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         if self.training and torch.is_grad_enabled():
             raise RuntimeError("a model of qkv.sentence_transformers has no gradients; train with SentenceTransformer(folder)")
-        # The prompt is that of the SentenceTransformer, and none where it has none.
-        vectors = self.embedder.encode(features["texts"], prompt=features["prompt"], convert_to_tensor=True)
-        return {**features, "sentence_embedding": vectors}
+        return _Features(self, features, sentence_embedding=self.encode(features, "sentence_embedding"))
+
+    def encode(self, features: dict[str, Any], output_value: str) -> Any:
+        return self.embedder.encode(
+            features["texts"],
+            prompt=features["prompt"],  # that of the SentenceTransformer, and none where it has none
+            output_value=output_value,
+            convert_to_tensor=True,
+            threads=self.embedder.threads or torch.get_num_threads(),
+        )
 
     def get_embedding_dimension(self) -> int:
         return self.embedder.get_embedding_dimension()
@@ -61,9 +71,35 @@ class Engine(InputModule):
     def max_seq_length(self) -> int:
         return self.embedder.max_seq_length
 
+    @max_seq_length.setter
+    def max_seq_length(self, value: int | None) -> None:
+        self.embedder.max_seq_length = value
+        self._tokenizer = None
+
     @property
-    def tokenizer(self) -> Tokenizer:
-        return self.embedder.tokenizer
+    def tokenizer(self) -> Any:
+        """That of transformers for the folder."""
+        if self._tokenizer is None:
+            length = self.max_seq_length
+            self._tokenizer = AutoTokenizer.from_pretrained(self.embedder.folder, model_max_length=length)
+        return self._tokenizer
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
         raise NotImplementedError(f"this model is that of {os.fspath(self.embedder.folder)}: copy the folder")
+
+
+class _Features(dict[str, Any]):
+    """What forward() gives. Token embeddings are computed when they are asked for."""
+
+    def __init__(self, engine: Engine, *features: Any, **more: Any) -> None:
+        super().__init__(*features, **more)
+        self._engine = engine
+
+    def __missing__(self, name: str) -> Any:
+        if name not in ("token_embeddings", "attention_mask"):
+            raise KeyError(name)
+        rows = self._engine.encode(self, "token_embeddings")
+        lengths = torch.tensor([len(each) for each in rows])
+        self["token_embeddings"] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        self["attention_mask"] = (torch.arange(int(lengths.max())) < lengths[:, None]).long()
+        return self[name]

@@ -46,6 +46,16 @@ class Tokenizer:
         """The tokens of a text, at most max_length of them, those that are put around it included."""
         return Encoding(**self._core.encode(text, max_length, add_special_tokens))
 
+    def __call__(self, text: str | Iterable[str], max_length: int | None = None, add_special_tokens: bool = True) -> Any:
+        """A dict of what transformers' tokenizers give, input_ids, token_type_ids and attention_mask: a list of numbers
+        each, of several texts a list of lists, without padding."""
+        if isinstance(text, str):
+            encoding = self.encode(text, max_length, add_special_tokens)
+            ids, types = encoding.ids, encoding.type_ids
+            return {"input_ids": ids, "token_type_ids": types, "attention_mask": [1] * len(ids)}
+        each = [self(one, max_length, add_special_tokens) for one in text]
+        return {name: [one[name] for one in each] for name in ("input_ids", "token_type_ids", "attention_mask")}
+
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
         """The text of token ids; ValueError for one that is not in the vocabulary."""
         return self._core.decode(ids, skip_special_tokens)

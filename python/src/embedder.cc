@@ -23,13 +23,19 @@ double operations_of(const Embedder& embedder, std::span<const std::string> text
 }
 
 // With `progress` in pieces, after each of which it is told how many texts are done.
-nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads, nb::handle progress,
-                 nb::handle prompt) {
+nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads, nb::handle progress, nb::handle prompt,
+                 nb::handle max_length) {
   const std::vector<std::string> all = take_texts(texts, "texts");
   EmbedOptions options{.threads = take_count(threads, "threads")};
+  if (!max_length.is_none()) {
+    const std::int64_t length = take_whole(max_length, "max_length");
+    if (length < 1) throw std::invalid_argument("embed: max_length must be 1 or more");
+    options.max_length = static_cast<std::size_t>(length);
+  }
   if (!prompt.is_none()) options.prompt = take_text(prompt, "prompt");
   constexpr double kPieceOperations = 20 * kLongOperations;
   Tensor out = Tensor::uninitialized({static_cast<std::int64_t>(all.size()), embedder.dim()});
+  if (all.empty()) embedder.embed({}, options);  // refuses what does not fit
   for (std::size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     double operations = 0;
     while (end < all.size() && (progress.is_none() || operations < kPieceOperations)) {
@@ -58,13 +64,17 @@ void bind_embedder(nb::module_& module) {
             load_released(place, [&] { return Embedder::load(path, storage); });
           },
           "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))
-      .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a, "prompt"_a,
-           nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
-                   "collections.abc.Callable[[int, int], object] | None, prompt: str | None) -> "
-                   "numpy.typing.NDArray[numpy.float32]"))
+      .def(
+          "embed", &embed, "texts"_a, "threads"_a, "progress"_a, "prompt"_a, "max_length"_a,
+          nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
+                  "collections.abc.Callable[[int, int], object] | None, prompt: str | None, max_length: int | None) -> "
+                  "numpy.typing.NDArray[numpy.float32]"))
       .def(
           "tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); },
           nb::sig("def tokenizer(self) -> _Tokenizer"))
+      .def(
+          "model", [](const Embedder& embedder) -> const Bert& { return embedder.model(); },
+          nb::rv_policy::reference_internal, nb::sig("def model(self) -> _Bert"))
       .def("dim", [](const Embedder& embedder) { return embedder.dim(); })
       .def("max_length", [](const Embedder& embedder) { return embedder.max_length(); });
 }

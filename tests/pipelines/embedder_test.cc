@@ -249,6 +249,15 @@ TEST(Embedder, CountsTheTokensThatItCutsOff) {
   EXPECT_TRUE(testing::same_bits(counted, folder.load().embed(texts)));
   EXPECT_EQ(folder.embed("a b c a b"), folder.embed("a b c"));
   EXPECT_NE(folder.embed("a b c"), folder.embed("a b"));
+  const Tensor shorter = folder.load().embed(texts, {.max_length = 2, .cut = cut});
+  EXPECT_EQ(cut, (std::vector<std::int64_t>{1, 0, 3, 2}));
+  const std::vector<std::string> firsts{"a b", "", "a b", "c a"};
+  EXPECT_TRUE(testing::same_bits(shorter, folder.load().embed(firsts)));
+  const Tensor longer = folder.load().embed(texts, {.max_length = 5, .cut = cut});
+  EXPECT_EQ(cut, (std::vector<std::int64_t>{0, 0, 0, 0}));
+  const auto positions = static_cast<std::size_t>(folder.load().model().config().positions);
+  EXPECT_NO_THROW(folder.load().embed(texts, {.max_length = positions}));
+  EXPECT_THROW(folder.load().embed(texts, {.max_length = positions + 1}), std::invalid_argument);
   cut.pop_back();
   EXPECT_THROW(folder.load().embed(texts, {.cut = cut}), std::invalid_argument);
 }

@@ -28,6 +28,7 @@ struct SentenceFolder;  // what a folder's files say, in src/pipelines
 
 struct EmbedOptions {
   std::optional<std::string> prompt{};  // before each text, instead of the folder's default prompt
+  std::size_t max_length = 0;           // tokens of a text that are read, up to the model's positions; 0: max_length()
   std::span<std::int64_t> cut{};  // optional output, one per text: how many of its tokens exceed the maximum length
   int threads = 0;                // 0: threads()
   std::stop_token stop{};
@@ -45,7 +46,8 @@ class QKV_API Embedder {
 
   // One row per text, the same bits for any other texts and any number of threads. What exceeds the maximum length of
   // a text is cut off, and counted in options.cut. Texts that are not UTF-8 are read as tokenizer.h says.
-  // std::invalid_argument if options.cut is given with another number of elements than there are texts.
+  // std::invalid_argument if options.cut is given with another number of elements than there are texts, and for a
+  // max_length above the model's positions.
   Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
 
   std::int64_t dim() const { return model_.config().model_dim; }
@@ -57,8 +59,8 @@ class QKV_API Embedder {
  private:
   Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, const SentenceFolder& steps);
 
-  Encoding encode(const std::string& text, std::int64_t* cut) const;
-  std::int64_t tokens_left_out(const std::string& prompt) const;
+  Encoding encode(const std::string& text, std::size_t max_length, std::int64_t* cut) const;
+  std::int64_t tokens_left_out(const std::string& prompt, std::size_t max_length) const;
 
   Tokenizer tokenizer_;
   Bert model_;
