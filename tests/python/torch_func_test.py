@@ -22,7 +22,8 @@ TRANSFORMATIONS = {
     "jvp": lambda f, q, k, v, b: torch.func.jvp(lambda q, k: f(q, k, v), (q, k), (q.flip(0), k.cos())),
     "vmap": lambda f, q, k, v, b: of_samples(f, 0, None, 1, out_dims=2)(q, k[0], v.transpose(0, 1)),
     "vmap of vmap": lambda f, q, k, v, b: torch.vmap(of_samples(f, 0, 0, 0), in_dims=(1, None, None))(q[:, None], k, v),
-    "vmap of masks": lambda f, q, k, v, b: of_samples(f, 0, 0, 0, 0)(q, k, v, torch.stack([b, b.sin()])),
+    "vmap of masks": lambda f, q, k, v, b: of_samples(f, 0, 0, 0, 0)(q, k, v, torch.cat([b, b.sin()])),
+    "vmap of masks without heads": lambda f, q, k, v, b: torch.vmap(f, in_dims=(None, None, None, 0))(q, k, v, b[0]),
     "vmap of a bias": lambda f, q, k, v, b: torch.vmap(f, in_dims=(None, None, None, 0))(q, k, v, torch.stack([b, b.sin()])),
     "gradients": lambda f, q, k, v, b: torch.func.grad(squares(f), (0, 1, 2, 3))(q, k, v, b),
     "gradients of samples": lambda f, q, k, v, b: torch.vmap(
@@ -46,7 +47,7 @@ TRANSFORMATIONS = {
 @pytest.mark.parametrize("name", TRANSFORMATIONS)
 def test_transformations_of_torch_func(name, mask):
     torch.manual_seed(0)
-    given = (*triple(grad=False), torch.randn(4, 5, 6, dtype=torch.float64))
+    given = (*triple(grad=False), torch.randn(1, 4, 5, 6, dtype=torch.float64))
     visible = {"mask": VISIBLE} if mask else {"causal": "bottom-right"}
 
     def ours(q, k, v, bias=None):

@@ -42,9 +42,10 @@ def attention(
     of one type: float32, float64, bfloat16 or float16; torch.autocast casts them as for torch's own attention. mask:
     bool, True means "may attend"; bias: added to the logits, up to four; both broadcast to [batch, heads, q_len, k_len].
     causal: "top-left" or "bottom-right". window: keys from ``p - left`` to ``p + right`` of a query at p, -1 leaves a side
-    open. lengths [batch]: keys of each sequence. documents [batch, tokens]: a query sees the keys with its own number. dropout draws its seed from torch's generator
-    unless one is given. sinks [heads]: the logit of one more key without a value. want: "log_sum_exp" and "weights"
-    (before dropout), given back after the output in a tuple, without gradient. Threads: torch.get_num_threads().
+    open. lengths [batch]: keys of each sequence. documents [batch, tokens]: a query sees the keys with its own number.
+    mask, lengths and documents may be lists. dropout draws its seed from torch's generator unless one is given. sinks
+    [heads]: the logit of one more key without a value. want: "log_sum_exp" and "weights" (before dropout), given back after
+    the output in a tuple, without gradient. Threads: torch.get_num_threads().
 
     Gradients go to query, key, value, bias and sinks. Second derivatives and forward mode exist for query, key and value
     in float32 and float64, without soft_cap and dropout; third ones, and forward mode of forward mode, are refused. Works
