@@ -3,6 +3,16 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# A part of the build is installed, too: what is missing of a component is built first.
+function(build_before_installing component target file)
+  install(CODE "if(NOT EXISTS \"${file}\")
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${PROJECT_BINARY_DIR}\" --target ${target} COMMAND_ERROR_IS_FATAL ANY)
+endif()" COMPONENT ${component})
+endfunction()
+build_before_installing(development qkv "$<TARGET_FILE:qkv>")
+build_before_installing(development qkv_shared "$<TARGET_FILE:qkv_shared>")
+build_before_installing(runtime qkv_shared "$<TARGET_FILE:qkv_shared>")
+
 install(TARGETS qkv EXPORT qkv-static ARCHIVE COMPONENT development INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS qkv_shared EXPORT qkv-shared LIBRARY COMPONENT runtime NAMELINK_COMPONENT development
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -25,6 +35,7 @@ configure_file(cmake/qkv.pc.in qkv.pc @ONLY)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/qkv.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
 if(QKV_BUILD_PROGRAM)
+  build_before_installing(program qkv_app "$<TARGET_FILE:qkv_app>")
   install(TARGETS qkv_app RUNTIME COMPONENT program)
   install(FILES data/phrases.es.tsv DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv COMPONENT program)
   install(DIRECTORY models/en-es DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv/models COMPONENT model)
@@ -43,6 +54,9 @@ if(QKV_BUILD_PROGRAM AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULA
     DEPENDS qkv_app
     VERBATIM)
   add_custom_target(qkv_pages ALL DEPENDS ${QKV_PAGES}/qkv.bash)
+  foreach(component program zsh)
+    build_before_installing(${component} qkv_pages ${QKV_PAGES}/qkv.bash)
+  endforeach()
   install(DIRECTORY ${QKV_PAGES}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT program)
   install(FILES ${QKV_PAGES}/qkv.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME qkv
           COMPONENT program)
