@@ -13,6 +13,8 @@
 #include <tuple>
 #include <type_traits>
 
+#include "core/refuse.h"
+
 namespace qkv::app {
 namespace {
 
@@ -231,17 +233,9 @@ Value seed(std::uint64_t& target) {
   return {&target, "N", check};
 }
 
-std::string_view without_function(std::string_view message) {
-  constexpr std::string_view kFunctions[] = {"adam",     "attention",       "attention_backward",
-                                             "bert",     "compare",         "dropout_mask",
-                                             "embed",    "encoder_decoder", "explain",
-                                             "generate", "patch_embedding", "picture_classifier",
-                                             "report",   "train",           "translate",
-                                             "vit"};
-  const std::size_t colon = message.find(": ");
-  const bool named = colon != std::string_view::npos &&
-                     std::ranges::find(kFunctions, message.substr(0, colon)) != std::end(kFunctions);
-  return named ? message.substr(colon + 2) : message;
+std::string message_of(const std::invalid_argument& error) {
+  const auto* refusal = dynamic_cast<const Refusal*>(&error);
+  return refusal == nullptr ? error.what() : refusal->text();
 }
 
 Check finite_number(double least) {

@@ -55,8 +55,9 @@ class UsageError : public std::runtime_error {
   UsageError(const std::string& option, const std::string& message) : runtime_error(option + ": " + message) {}
 };
 
-// What a function of the library refuses, without its name: that of the command, or of an option, stands there instead.
-std::string_view without_function(std::string_view message);
+// What the library refuses, without the name of its function: that of the command, or of an option, stands there
+// instead.
+std::string message_of(const std::invalid_argument& error);
 
 // What `call` returns; std::invalid_argument becomes a UsageError of the option, whose value it was called with.
 template <class Call>
@@ -64,7 +65,7 @@ auto of_option(const std::string& option, const Call& call) {
   try {
     return call();
   } catch (const std::invalid_argument& error) {
-    throw UsageError(option, std::string(without_function(error.what())));
+    throw UsageError(option, message_of(error));
   }
 }
 

@@ -104,7 +104,7 @@ AttentionPlan plan_of_words(const PlanRequest& request, const AttentionOptions& 
   } catch (const MemoryLimitError&) {
     throw;
   } catch (const std::invalid_argument& error) {
-    throw UsageError(std::string(without_function(error.what())));
+    throw UsageError(message_of(error));
   }
 }
 

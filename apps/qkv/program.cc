@@ -29,7 +29,7 @@ void check_environment() {
     selected_target();
     threads();
   } catch (const std::invalid_argument& error) {
-    throw UsageError(error.what());
+    throw UsageError(message_of(error));
   }
 }
 
@@ -56,15 +56,16 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
   Program program("qkv", "Exact attention on ordinary CPUs, computed fast and explained.");
   const auto fail = [&](int code, std::string_view message) {
     const std::string command = program.named_command();
-    std::cerr << one_line(command + ": " + std::string(without_function(message))) << '\n';
+    std::cerr << one_line(command + ": " + std::string(message)) << '\n';
     return code;
   };
   try {
     Command& commands = program.commands();
     add_commands(commands);
     commands.add_footer(
-        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n130 Ctrl-C, 143 SIGTERM "
-        "(docs/exit_codes.md).");
+        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n130 Ctrl-C, 143 "
+        "SIGTERM, 152 "
+        "processor time (docs/exit_codes.md).");
     watch_signals();
     const StopScope stop(interruption());
     program.run(argc, argv, fmt::format("qkv {}", version()), check_environment);
@@ -76,10 +77,9 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
   } catch (const UsageError& error) {
     return fail(kUsage, fmt::format("{} (see {} --help)", error.what(), program.named_command()));
   } catch (const MemoryLimitError& error) {
-    return fail(kUsage, fmt::format("--memory-limit: {} (see {} --help)", without_function(error.what()),
-                                    program.named_command()));
+    return fail(kUsage, fmt::format("--memory-limit: {} (see {} --help)", error.text(), program.named_command()));
   } catch (const std::invalid_argument& error) {
-    return fail(kBadData, error.what());
+    return fail(kBadData, message_of(error));
   } catch (const FormatError& error) {
     return fail(kBadData, error.what());
   } catch (const IoError& error) {

@@ -1,4 +1,4 @@
-// Catches SIGINT and SIGTERM, and wakes whoever waits for input.
+// Catches SIGINT, SIGTERM and SIGXCPU, and wakes whoever waits for input.
 #include "signals.h"
 
 #include <poll.h>
@@ -53,6 +53,7 @@ void watch_signals() {
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
   sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGXCPU);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   std::thread([ends, source = stop_source()]() mutable {
     int signal = 0;
@@ -60,6 +61,7 @@ void watch_signals() {
     signal_received = signal;
     source.request_stop();
     eventfd_write(wake_descriptor, 1);
+    sigdelset(&ends, SIGXCPU);  // comes again each second, up to the hard limit
     pthread_sigmask(SIG_UNBLOCK, &ends, nullptr);
     while (true) pause();
   }).detach();
@@ -88,6 +90,10 @@ void write_output(std::string_view text) {
 
 int interrupted_exit_code() { return 128 + signal_received; }
 
-const char* interrupted_message() { return signal_received == SIGTERM ? "terminated" : "interrupted"; }
+const char* interrupted_message() {
+  return signal_received == SIGTERM   ? "terminated"
+         : signal_received == SIGXCPU ? "the limit on processor time is reached"
+                                      : "interrupted";
+}
 
 }  // namespace qkv::app

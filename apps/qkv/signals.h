@@ -1,4 +1,4 @@
-// Handles signals: SIGINT (Ctrl-C) and SIGTERM ask for an end, the second one kills.
+// Handles signals: SIGINT (Ctrl-C), SIGTERM and SIGXCPU ask for an end; a second one of the first two kills.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ bool wait_to_read(int descriptor, std::optional<std::chrono::milliseconds> at_mo
 // Writes to standard output, however long that takes. IoError if the system refuses; Stopped as above.
 void write_output(std::string_view text);
 
-// How an interrupted program ends: as a shell reports the signal, 130 or 143.
+// How an interrupted program ends: as a shell reports the signal, 130, 143 or 152.
 int interrupted_exit_code();
 const char* interrupted_message();
 

@@ -222,7 +222,7 @@ std::optional<RunResult> read_result(const std::string& path, const std::string&
   const io::JsonDocument document = io::JsonDocument::of_config(path);
   const io::JsonValue root = document.root();
   if (const std::string found = root["run"].string(); found != identity) {
-    refuse(path, "is of another comparison ({}; this one: {}); give another folder", found, identity);
+    refuse_path(path, "is of another comparison ({}; this one: {}); give another folder", found, identity);
   }
   return RunResult{.parameters = root["parameters"].integer(0, INT64_MAX),
                    .asked = root["asked"].integer(0, INT64_MAX),

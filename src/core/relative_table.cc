@@ -29,9 +29,9 @@ std::int64_t t5_bucket(std::int64_t distance, std::int64_t buckets, std::int64_t
 
 RelativeTable::RelativeTable(Kind kind, TensorView values) : kind_(kind), values_(values) {
   if (!is_floating(values.dtype()))
-    refuse("relative table", "values are {}; they must be of a floating type", name_of(values.dtype()));
+    refuse("relative table", "table values are {}; they must be of a floating type", name_of(values.dtype()));
   if (values.rank() != 2 || values.size(0) < 1 || values.size(0) > kMostBuckets) {
-    refuse("relative table", "values {} must be [buckets, {}] with 1 to {} buckets", to_string(values.shape()),
+    refuse("relative table", "table values {} must be [buckets, {}] with 1 to {} buckets", to_string(values.shape()),
            kind == Kind::shaw ? "head_dim" : "heads", kMostBuckets);
   }
 }
@@ -76,8 +76,8 @@ RelativeTable RelativeTable::swin(TensorView values, std::int64_t height, std::i
     refuse("relative table", "a window of {} x {} must be 1 to 1024 high and wide", height, width);
   }
   if (values.size(0) != (2 * height - 1) * (2 * width - 1)) {
-    refuse("relative table", "values {} must have (2 * {} - 1) * (2 * {} - 1) rows", to_string(values.shape()), height,
-           width);
+    refuse("relative table", "table values {} must have (2 * {} - 1) * (2 * {} - 1) rows", to_string(values.shape()),
+           height, width);
   }
   table.height_ = height;
   table.width_ = width;

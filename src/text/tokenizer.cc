@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "core/refuse.h"
 #include "qkv/files.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer_parts.h"
@@ -113,14 +114,13 @@ Tokenizer Tokenizer::parse(std::string_view json, const std::string& name, std::
 
 Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) const {
   if (utf8.size() > std::numeric_limits<std::uint32_t>::max()) {
-    throw std::invalid_argument(fmt::format("encode: the text has {} bytes, the limit is 2^32 - 1", utf8.size()));
+    refuse("encode", "the text has {} bytes, the limit is 2^32 - 1", utf8.size());
   }
   const text::PostProcessor& around = parts_->post_processor;
   const std::size_t special = options.add_special_tokens ? around.before.size() + around.after.size() : 0;
   const std::size_t most = options.max_length == 0 ? std::numeric_limits<std::size_t>::max() : options.max_length;
   if (special > most) {
-    throw std::invalid_argument(
-        fmt::format("encode: max_length {} leaves no room for {} special tokens", options.max_length, special));
+    refuse("encode", "max_length {} leaves no room for {} special tokens", options.max_length, special);
   }
   Encoder encoder(*parts_, most - (options.add_special_tokens ? around.after.size() : 0));
   if (options.add_special_tokens) {

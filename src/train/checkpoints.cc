@@ -281,8 +281,9 @@ void expect_own_files(const std::string& out, std::initializer_list<const char*>
   for (const char* name : names) {
     const std::string path = out + "/" + name;
     if (!std::filesystem::exists(path) || (is_input && is_input(path))) continue;
-    refuse(path,
-           "already exists, and the folder has no checkpoints to resume from; train into another folder, or remove it");
+    refuse_path(
+        path,
+        "already exists, and the folder has no checkpoints to resume from; train into another folder, or remove it");
   }
 }
 

@@ -68,7 +68,7 @@ std::vector<Change> changes_of(const RunIdentity& before, const RunIdentity& now
     new_fixed.erase(kVocabKey);
   }
   if (const std::vector<Change> others = differences(old_fixed, new_fixed); !others.empty()) {
-    refuse(checkpoint, "belongs to another training ({}); train into another folder", to_text(others));
+    refuse_path(checkpoint, "belongs to another training ({}); train into another folder", to_text(others));
   }
   std::vector<Change> changes = differences(before.settings, now.settings);
   const bool rates_differ = now.settings.at("schedule") == "cosine" && now.steps != before.steps;

@@ -139,10 +139,10 @@ class Training {
     if (from) {
       changes_ = changes_of(from->identity, identity_, state.step, from->path);
       if (!changes_.empty() && !options_.change) {
-        refuse(from->path,
-               "was written with other settings ({}); --change resumes with the "
-               "new ones, or train into another folder",
-               to_text(changes_));
+        refuse_path(from->path,
+                    "was written with other settings ({}); --change resumes with the "
+                    "new ones, or train into another folder",
+                    to_text(changes_));
       }
       checkpoints_.restore(*from, model_, adam_);
       if (!changes_.empty()) notice(fmt::format("changed from step {} on: {}", state.step, to_text(changes_)));

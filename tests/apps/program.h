@@ -68,12 +68,14 @@ struct Surroundings {
   int interrupted_by = 0;     // this signal, once the program has taken it over; 0: by none
   std::size_t memory = 0;     // bytes of memory of its own that it may have; 0: any number
   std::size_t file_size = 0;  // bytes that a file may have, as with ulimit -f; 0: any number
+  std::size_t seconds = 0;    // of processor time, as with ulimit -S -t; 0: any number
   std::vector<int> closed{};  // descriptors
 };
 
 // To call in a process of its own, which becomes the program.
 [[noreturn]] inline void become_program(const Words& arguments) {
-  for (const int signal : {SIGINT, SIGTERM}) ::signal(signal, SIG_DFL);  // whoever started the tests may ignore them
+  for (const int signal : {SIGINT, SIGTERM, SIGXCPU})
+    ::signal(signal, SIG_DFL);  // whoever started the tests may ignore them
   std::vector<char*> argv{const_cast<char*>(QKV_PROGRAM)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -112,7 +114,7 @@ inline Outcome run_program(const std::string& line, Surroundings around = {}) {
   const pid_t child = fork();
   if (child == 0) {
     const auto limit = [](auto resource, std::size_t bytes) {
-      const rlimit both{bytes, bytes};
+      const rlimit both{bytes, resource == RLIMIT_CPU ? RLIM_INFINITY : bytes};
       if (bytes > 0) setrlimit(resource, &both);
     };
     const auto become = [](int descriptor, const std::string& path, int flags) {
@@ -129,6 +131,7 @@ inline Outcome run_program(const std::string& line, Surroundings around = {}) {
     for (const int descriptor : around.closed) close(descriptor);
     limit(RLIMIT_DATA, around.memory);
     limit(RLIMIT_FSIZE, around.file_size);
+    limit(RLIMIT_CPU, around.seconds);
     become_program(words);
   }
   if (around.interrupted_by > 0) {

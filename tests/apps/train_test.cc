@@ -120,6 +120,20 @@ TEST_F(TrainTest, ClosedStreamsDoNotShowInTheFolder) {
 TEST_F(TrainTest, EndsAndKillsDoNotShow) { expect_to_survive(4, 600); }
 TEST_F(TrainTest, SlowFiftyKillsDoNotShow) { expect_to_survive(50, 1500); }
 
+// With ulimit -S -t.
+TEST_F(TrainTest, TheLimitOnProcessorTimeLeavesACheckpoint) {
+  make_long(1'000'000, 1e9);
+  std::int64_t before = 0;
+  for (int i = 0; i < 2; ++i) {
+    const Outcome outcome = run("a", {.seconds = 1});
+    EXPECT_EQ(outcome.code, 128 + SIGXCPU) << outcome.err;
+    EXPECT_TRUE(outcome.err.ends_with("qkv train: the limit on processor time is reached\n")) << outcome.err;
+    EXPECT_EQ(holds(outcome.err, "resuming from"), i > 0) << outcome.err;
+    EXPECT_GT(newest_step("a"), before);
+    before = newest_step("a");
+  }
+}
+
 // With ulimit -f, as on a full disk: one line says so, and nothing is half-written.
 TEST_F(TrainTest, FilesBeyondTheLimitOfTheSystem) {
   train("whole");

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <stdexcept>
 
 #include "attention/call/view_checks.h"
 
@@ -15,8 +14,8 @@ namespace qkv::inline attending {
 inline constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
 
 // The memory limit of a call is too low for one thread.
-struct MemoryLimitError : std::invalid_argument {
-  using std::invalid_argument::invalid_argument;
+struct MemoryLimitError : Refusal {
+  using Refusal::Refusal;
 };
 
 class MemoryCount {
@@ -58,8 +57,9 @@ class MemoryCount {
  private:
   bool exceeds(std::size_t bytes) const { return limit_ > 0 && bytes > limit_; }
   [[noreturn]] void refuse(std::size_t bytes) const {
-    throw MemoryLimitError(fmt::format(
-        "attention: one thread needs {} bytes besides inputs and outputs, memory_limit is {}", bytes, limit_));
+    throw MemoryLimitError(
+        "attention",
+        fmt::format("one thread needs {} bytes besides inputs and outputs, memory_limit is {}", bytes, limit_));
   }
 
   std::size_t limit_ = 0, kept_ = 0, most_ = 0;
