@@ -130,10 +130,7 @@ function measures(head: HeadEntry, attention: Attention, pair: AttentionPair | n
             <th scope="row">${kSaid[measure]}</th>
             <td>
               ${measure_text(head, measure)}${measure === "entropy" && !pair
-                ? html` <span class="shape"
-                    >of ${number_text(attention.largest_entropy, 2)}: exp(entropy) =
-                    ${number_text(Math.exp(head.entropy), 1)} effective keys</span
-                  >`
+                ? html` <span class="shape">of ${number_text(attention.largest_entropy, 2)}</span>`
                 : nothing}
             </td>
             ${pair
@@ -142,7 +139,14 @@ function measures(head: HeadEntry, attention: Attention, pair: AttentionPair | n
               : html`<td class="meter-cell" aria-hidden="true">
                   <span class="meter"><i .style=${`--part:${part_of(head, measure, attention)}`}></i></span>
                 </td>`}
-          </tr>`,
+          </tr>
+          ${measure === "entropy" && !pair
+            ? html`<tr>
+                <th scope="row">effective number of keys, exp(entropy)</th>
+                <td>${number_text(Math.exp(head.entropy), 1)}</td>
+                <td></td>
+              </tr>`
+            : nothing}`,
       )}
     </tbody>
   </table>`;

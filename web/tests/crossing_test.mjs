@@ -153,7 +153,7 @@ test("-0 and infinities in files", async () => {
     ["inputs.npy", [[NaN, 1, 2], [1, 0, 0], [0, 0, 1]]],
   ]) {
     await drop(page, npy(name, rows));
-    assert.ok((await compare(page, await command_with(page, `/${name}`))) >= 10, name);
+    assert.ok((await compare(page, await command_with(page, ` ${name}`))) >= 10, name);
   }
   await close();
 });

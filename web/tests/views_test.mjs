@@ -60,6 +60,15 @@ test("what was not read of a text is said in every view of it", async () => {
   }
 });
 
+test("beside an entropy stands the effective number of keys", async () => {
+  const data = translation();
+  const { page, close } = await open(report_of(data), { hash: "#view=heads&attention=encoder&head=1.2" });
+  const row = page.locator("table.measures tr", { hasText: "effective number of keys" });
+  const shown = Number(await row.locator("td").first().innerText());
+  assert.ok(Math.abs(shown - Math.exp(head_of(data, "encoder", 1, 2).entropy)) <= 0.05);
+  await close();
+});
+
 test("words joined are sums over keys and means over queries", async () => {
   const data = translation();
   const [target, source] = ["target", "source"].map((name) => data.sequences.find((one) => one.name === name));
