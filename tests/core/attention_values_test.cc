@@ -49,8 +49,9 @@ TEST(Mask, IsAnInterval) {
       {"dilated and causal", Mask::dilated(-1, -1, 4) & Mask::causal(), {}, -1, 0, 4},
   };
   for (const auto& row : rows) {
-    const auto [left, right, step] = bounds_of(row.mask);
-    EXPECT_EQ(std::tuple(row.mask.align(), left, right, step), std::tuple(row.align, row.left, row.right, row.step))
+    const MaskBounds bounds = bounds_of(row.mask);
+    EXPECT_EQ(std::tuple(row.mask.align(), bounds.left, bounds.right, bounds.step),
+              std::tuple(row.align, row.left, row.right, row.step))
         << row.name;
   }
   EXPECT_TRUE(Mask().parts().empty());
