@@ -59,6 +59,10 @@ class Mask:
         """
 
     @staticmethod
+    def chunks(size: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
+        """Keys of its own chunk: j / size = p / size, rounded down."""
+
+    @staticmethod
     def prefix(counts: ArrayOrSequence, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
         """
         Keys j < counts[sequence] or j <= p: a prefix that every query sees, and causal after it. counts: int32 or int64 [batch].

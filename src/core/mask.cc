@@ -22,6 +22,7 @@ using Elements = std::span<const double>;
 
 constexpr MaskNumber kSides[] = {{"left", -1}, {"right", -1}};
 constexpr MaskNumber kSteps[] = {{"left", -1}, {"right", -1}, {"step", 1}};
+constexpr MaskNumber kSize[] = {{"size", 1}};
 constexpr const char* kIdsForm = "i32 or i64 [batch, length], packed [tokens]";
 constexpr MaskArray kCounts[] = {{"counts", MaskArrayOf::sequences, "i32 or i64 [batch]"}};
 constexpr MaskArray kIds[] = {{"query_ids", MaskArrayOf::queries, kIdsForm}, {"key_ids", MaskArrayOf::keys, kIdsForm}};
@@ -91,6 +92,16 @@ constexpr MaskDescription kKinds[] = {
      "keys p - left * step <= j <= p + right * step with p - j divisible by step; -1 leaves that side open",
      dilated_words,
      [](Numbers n, Elements, double position, double key) { return sees_dilated(n[0], n[1], n[2], position, key); }},
+    {MaskKind::chunks,
+     "chunks",
+     true,
+     kSize,
+     {},
+     "keys of its own chunk: j / size = p / size, rounded down",
+     [](Numbers n, Elements) { return fmt::format("Chunks: a query sees no key outside its own chunk of {}.", n[0]); },
+     [](Numbers n, Elements, double position, double key) {
+       return std::floor(position / static_cast<double>(n[0])) == std::floor(key / static_cast<double>(n[0]));
+     }},
     {MaskKind::prefix,
      "prefix",
      true,
@@ -145,12 +156,15 @@ const MaskDescription& description_of(MaskKind kind) { return kKinds[static_cast
 MaskBounds bounds_of(const Mask& mask) {
   MaskBounds bounds;
   const auto narrow = [&](std::int64_t left, std::int64_t right, std::int64_t step) {
-    bounds = {tighter(bounds.left, left), tighter(bounds.right, right), common_step(bounds.step, step)};
+    bounds.left = tighter(bounds.left, left);
+    bounds.right = tighter(bounds.right, right);
+    bounds.step = common_step(bounds.step, step);
   };
   for (const Mask::Part& part : mask.parts()) {
     const auto [left, right, step] = part.numbers;
     if (part.kind == MaskKind::causal) narrow(-1, 0, 1);
     if (part.kind == MaskKind::window) narrow(left, right, 1);
+    if (part.kind == MaskKind::chunks) bounds.chunks.push_back(part.numbers[0]);
     if (part.kind == MaskKind::dilated) narrow(keys_of(left, step), keys_of(right, step), std::min(step, kFarthest));
   }
   return bounds;
@@ -183,6 +197,10 @@ Mask Mask::prefix(TensorView counts, std::optional<Align> align) {
 
 Mask Mask::dilated(std::int64_t left, std::int64_t right, std::int64_t step, std::optional<Align> align) {
   return Mask({.kind = MaskKind::dilated, .numbers = {left, right, step}}, align);
+}
+
+Mask Mask::chunks(std::int64_t size, std::optional<Align> align) {
+  return Mask({.kind = MaskKind::chunks, .numbers = {size}}, align);
 }
 
 Mask Mask::lengths(TensorView counts) { return Mask({.kind = MaskKind::lengths, .arrays = {counts}}); }

@@ -6,6 +6,7 @@
 #include <ranges>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "qkv/attention/mask.h"
 
@@ -47,10 +48,11 @@ inline auto parts_of(const Mask& mask, MaskKind kind) {
   return mask.parts() | std::views::filter([kind](const Mask::Part& part) { return part.kind == kind; });
 }
 
-// What causal masks and windows leave together: keys p - left <= j <= p + right, -1: open, with p - j divisible by
-// step.
+// What causal masks, windows and chunks leave together: keys p - left <= j <= p + right, -1: open, with p - j divisible
+// by step, of the chunk of p in each of these sizes.
 struct MaskBounds {
   std::int64_t left = -1, right = -1, step = 1;
+  std::vector<std::int64_t> chunks{};
 };
 MaskBounds bounds_of(const Mask& mask);
 

@@ -27,7 +27,7 @@ class KeptDocuments;
 enum class Align { top_left, bottom_right };
 
 // The functions of Mask that make a part, by name.
-enum class MaskKind { causal, window, dilated, prefix, lengths, documents, boolean, function };
+enum class MaskKind { causal, window, dilated, chunks, prefix, lengths, documents, boolean, function };
 
 class QKV_API Mask {
  public:
@@ -45,6 +45,8 @@ class QKV_API Mask {
   // -1 leaves that side open. Source: Beltagy, Peters, Cohan (Longformer, 2020).
   static Mask dilated(std::int64_t left, std::int64_t right, std::int64_t step,
                       std::optional<Align> align = std::nullopt);
+  // Keys of the query's own chunk: j / size = p / size, rounded down. size is 1 or more. Source: Llama 4 (Meta, 2025).
+  static Mask chunks(std::int64_t size, std::optional<Align> align = std::nullopt);
   // Keys j < counts[sequence]: i32 or i64 [batch]. The view is borrowed until the mask's last use.
   static Mask lengths(TensorView counts);
   // Keys of the query's own document: ids are equal. i32 or i64, broadcastable to [batch, q_len] and [batch, k_len],

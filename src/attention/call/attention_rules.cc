@@ -147,6 +147,7 @@ void AttentionRules::set(CommonTask& common) const {
   common.left = bound_of(bounds_.left);
   common.right = bound_of(bounds_.right);
   common.step = bounds_.step;
+  common.chunks = bounds_.chunks;
   common.mask_functions = mask_functions_.data();
   common.mask_function_count = mask_functions_.size();
   common.boolean_count = static_cast<int>(booleans_.size());

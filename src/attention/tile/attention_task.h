@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 
 #include "core/dropout.h"
 #include "core/visit_dtype.h"
@@ -103,8 +104,9 @@ struct CommonTask {
   Rows score_w_query, score_w_key;  // [hidden, query_dim] and [hidden, key_dim], or w_query [query_dim, key_dim]
   const std::byte* score_v = nullptr;
 
-  std::int64_t left = 0, right = 0;  // of AttentionTask's window
-  std::int64_t step = 1;             // of positions that a key may be away
+  std::int64_t left = 0, right = 0;        // of AttentionTask's window
+  std::int64_t step = 1;                   // of positions that a key may be away
+  std::span<const std::int64_t> chunks{};  // a query sees its own chunk of each of these sizes
   const MaskFunction* mask_functions = nullptr;
   std::size_t mask_function_count = 0;
   int boolean_count = 0, bias_count = 0, table_count = 0;

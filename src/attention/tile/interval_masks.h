@@ -1,5 +1,5 @@
-// The masks that leave each query an interval of keys: causal, window, prefix, lengths and documents. Every pass and
-// plan() ask here; what hides single pairs inside an interval is in element_masks-inl.h.
+// The masks that leave each query an interval of keys: causal, window, chunks, prefix, lengths and documents. Every
+// pass and plan() ask here; what hides single pairs inside an interval is in element_masks-inl.h.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace qkv::inline attending {
 
-// What causal, window, prefix, length and documents leave for the query in row i.
+// What causal, window, chunks, prefix, length and documents leave for the query in row i.
 inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
   const std::int64_t query = query_of_row(task, i);
   const std::int64_t position = query + task.offset;
@@ -18,8 +18,13 @@ inline KeyRange keys_of_query(const AttentionTask& task, std::int64_t i) {
     end = std::min(end, task.document_keys[query].last);
     begin = std::min(end, task.document_keys[query].first);
   }
-  const std::int64_t first = std::clamp(position - task.common->left, begin, end);
-  return {first, std::max(first, std::clamp(position + task.common->right + 1, begin, end))};
+  KeyRange near{position - task.common->left, position + task.common->right + 1};
+  for (const std::int64_t size : task.common->chunks) {
+    const std::int64_t place = position % size, chunk = position - (place < 0 ? place + size : place);
+    near = {std::max(near.first, chunk), std::min(near.last, chunk + size)};
+  }
+  const std::int64_t first = std::clamp(near.first, begin, end);
+  return {first, std::max(first, std::clamp(near.last, begin, end))};
 }
 
 // From the first to the last key that one of the queries begin <= i < end sees.
