@@ -233,7 +233,6 @@ class AttentionCase {
     options.mask = Mask::lengths(keep(Tensor::of({batch_}, page_lengths_)));
   }
 
-  // Sequences of up to `longest` rows, one of exactly that many; returns the sum.
   std::int64_t draw_offsets(const char* name, std::vector<std::int32_t>& offsets, std::int64_t longest,
                             TensorView& view) {
     offsets = {0};
@@ -404,7 +403,7 @@ class AttentionCase {
     }
   }
 
-  // NaN and infinities in queries that see no key, and in keys and values that no query sees.
+  // NaN and infinities where nobody sees them.
   void draw_hidden() {
     if (paged_ || batch_ == 0 || k_len_ == 0 || q_len_ == 0 || !chance(0.3)) return;
     unseen = HiddenRows(q, k, options);
@@ -434,7 +433,7 @@ class AttentionCase {
     const bool statistics = chance(0.4);
     for (const OutputDescription& kind : attention_outputs()) {
       const bool is_drawn = kind.is_statistic ? statistics && chance(0.5) : chance(0.4);
-      const bool is_second = kind.view == &AttentionExtras::top_weights;  // of two that go together
+      const bool is_second = kind.view == &AttentionExtras::top_weights;
       if (is_second ? requests.names.contains("top_keys") : is_drawn) requests.names.insert(kind.name);
     }
     if (packed_ && paged_) requests.names.erase("received");
