@@ -148,9 +148,9 @@ std::string text_of_calls(nb::handle type, const nb::tuple& calls, std::string_v
       if (!one.empty()) arguments += (arguments.empty() ? "" : ", ") + one;
     }
     if (!text.empty()) text += sign;
-    text += name == kCompiled
-                ? arguments + ".compiled()"
-                : fmt::format("qkv.{}.{}({})", nb::cast<std::string>(type.attr("__name__")), name, is_long ? "..." : arguments);
+    text += name == kCompiled ? arguments + ".compiled()"
+                              : fmt::format("qkv.{}.{}({})", nb::cast<std::string>(type.attr("__name__")), name,
+                                            is_long ? "..." : arguments);
   }
   return text;
 }

@@ -95,9 +95,10 @@ TEST(Manual, EveryCommandHasAPageWithItsOptions) {
   const std::string attend = page_of("qkv-attend"), program = page_of("qkv");
   expect_words(
       attend, "\nqkv attend --query FILE --key FILE --value FILE --out FILE [OPTIONS]\n ... \n.SH NOTES\nArrays: .npy");
-  expect_words(attend,
-               "\n--top-keys FILE\nthe keys of the largest weights of each row to write, i64 [..., heads, q_len, n]. Needs "
-               "--top-weights. Not with --html.\n");
+  expect_words(
+      attend,
+      "\n--top-keys FILE\nthe keys of the largest weights of each row to write, i64 [..., heads, q_len, n]. Needs "
+      "--top-weights. Not with --html.\n");
   expect_words(program, "\n.SH COMMANDS\n ... Exit codes: 0 success ... .BR qkv-attend (1)");
 }
 
