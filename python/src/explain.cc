@@ -50,7 +50,7 @@ Explained made(const Make& make) {
 Explained explain_text(const Embedder& embedder, nb::handle text) {
   const std::string given = take_text(text, "text");
   return made([&] {
-    const Encoding encoding = embedder.tokenizer().encode(given, {.max_length = embedder.max_length()});
+    const Encoding encoding = embedder.tokenizer().encode(given);
     return survey(EncodedText(embedder.model(), encoding));
   });
 }

@@ -115,6 +115,8 @@ def test_embedder_beside_transformers(kind):
     tokenizer = qkv.Tokenizer(encoders / kind / "tokenizer.json")
     assert [tokenizer.encode(text).ids for text in want["texts"]] == want["ids"]
     assert json.loads(qkv.explain(embedder, "the cat").json())["kind"] == "heads"
+    with pytest.raises(ValueError, match="tokens"):  # of which none is left out in silence
+        qkv.explain(embedder, "the cat " * 500)
 
 
 @pytest.mark.skipif(not MINILM.is_dir(), reason="models/get-minilm fetches it")
