@@ -1,4 +1,4 @@
-// Decides whether two strided views share elements.
+// Decides whether two strided views may share elements.
 #include "attention/call/apart.h"
 
 #include <algorithm>
@@ -8,8 +8,6 @@
 
 namespace qkv::inline attending {
 namespace {
-
-constexpr int kMostSteps = 10000;  // of a search: some ten microseconds, hundreds for views that are refused
 
 // The bytes of a view: steps with their counts, the largest first, from its lowest address on.
 class Bytes {
@@ -44,42 +42,21 @@ class Bytes {
   Step steps_[kMaxRank + 1];
 };
 
-// Looks for bytes a of one view and b of another with a = b, largest steps first: with a step s of either, a and b lie
-// some whole number of s apart, and what the smaller steps span leaves few such numbers, one or two in slices of an
-// array.
-class Search {
- public:
-  Search(const Bytes& a, const Bytes& b) : a_(a), b_(b) {}
-
-  // True also if it is not known.
-  bool finds() { return overlap(0, 0, b_.first() - a_.first()); }
-
- private:
-  // Steps from i and j on; b begins `distance` bytes behind a.
-  bool overlap(int i, int j, std::int64_t distance) {
-    const Bytes::Step a = a_.step(i), b = b_.step(j);
-    if (distance >= a.span || -distance >= b.span) return false;
-    if (i == a_.count() && j == b_.count()) return true;
-    if (++steps_ > kMostSteps) return true;
-    const std::int64_t step = std::max(a.bytes, b.bytes);
-    const bool of_a = a.bytes == step, of_b = b.bytes == step;
-    const int next_i = of_a ? i + 1 : i, next_j = of_b ? j + 1 : j;
-    // a's index less b's: k with -rest_a < distance - k step < rest_b, turned around.
-    const std::int64_t rest_a = a_.step(next_i).span, rest_b = b_.step(next_j).span;
-    const std::int64_t most = of_a ? a.count - 1 : 0, least = of_b ? 1 - b.count : 0;
-    const std::int64_t first = std::max(least, floor_divide(distance - rest_a, step) + 1);
-    const std::int64_t last = std::min(most, floor_divide(distance + rest_b - 1, step));
-    for (std::int64_t k = first; k <= last; ++k) {
-      if (overlap(next_i, next_j, distance - k * step)) return true;
-    }
-    return false;
+// Whether two views are slices of one array that interleave: step by step of the same size, the largest first, one lies
+// beside the other, or in a gap of it. False also for views that share nothing in a less regular way.
+bool interleave(const Bytes& a, const Bytes& b) {
+  std::int64_t distance = b.first() - a.first();  // b begins so many bytes behind a
+  for (int i = 0;; ++i) {
+    if (distance >= a.step(i).span || -distance >= b.step(i).span) return true;
+    const std::int64_t step = a.step(i).bytes, own = a.step(i + 1).span, other = b.step(i + 1).span;
+    if (step == 0 || b.step(i).bytes != step || own > step || other > step) return false;
+    // Only two of the other's periods come near one of its own.
+    const std::int64_t behind = (distance % step + step) % step, before = behind - step;
+    const bool meets_behind = behind < own, meets_before = before + other > 0;
+    if (meets_behind && meets_before) return false;
+    distance = meets_before ? before : behind;
   }
-
-  static std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
-
-  const Bytes &a_, &b_;
-  int steps_ = 0;
-};
+}
 
 }  // namespace
 
@@ -139,7 +116,7 @@ void require_apart(const std::vector<NamedView>& outputs, const std::vector<Name
       if (output->last < other.first || other.last < output->first) return;
       if (output->last < output->first || other.last < other.first) return;  // nothing
       const Bytes own(*output), bytes(other);
-      if (Search(own, bytes).finds()) {
+      if (!interleave(own, bytes)) {
         fail("{} shares elements with {}, or may; an output needs memory of its own", output->name, other.name);
       }
     };

@@ -36,8 +36,8 @@ void add_tangents(std::vector<NamedView>& inputs, const TensorView& out, const T
                   const AttentionTangents& tangents);
 
 // std::invalid_argument, naming both, for an output that shares an element with an input or another output. Slices of
-// one array may interleave. Views whose strides have little in common, so that finding out would take long, are refused
-// if their ranges of memory overlap. Those that are not given are passed over.
+// one array, with equal strides, may interleave; other views are refused if their ranges of memory overlap. Those that
+// are not given are passed over.
 void require_apart(const std::vector<NamedView>& outputs, const std::vector<NamedView>& inputs);
 
 }  // namespace qkv::inline attending
