@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "core/mathematics.h"
 #include "explain/heat.h"
 #include "explain/report_page.h"
 #include "explain/require.h"
@@ -185,11 +186,13 @@ std::string to_text(const PictureAttention& seen, const TensorView& view, const 
   } else {
     text += letters(heats);
   }
-  text += fmt::format("\n{:>5} {:>4}  {:>7}  {:>8}  {}\n", "layer", "head", "entropy", "to class", "largest weight");
+  text += fmt::format("\n{:>5} {:>4}  {:>7} {:>6}  {:>8}  {}\n", "layer", "head", "entropy", "keys", "to class",
+                      "largest weight");
   for (const PictureAttention::Head& head : seen.heads) {
     const auto [patch, weight] = largest(head.patches);
-    text += fmt::format("{:>5} {:>4}  {:>7.3f}  {:>8.3f}  {:.3f} to patch {},{}\n", head.index.layer, head.index.head,
-                        head.summary.entropy, head.to_class, weight, patch.height, patch.width);
+    text += fmt::format("{:>5} {:>4}  {:>7.3f} {:>6.1f}  {:>8.3f}  {:.3f} to patch {},{}\n", head.index.layer,
+                        head.index.head, head.summary.entropy, exp(head.summary.entropy), head.to_class, weight,
+                        patch.height, patch.width);
   }
   return text;
 }
