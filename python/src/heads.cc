@@ -139,7 +139,8 @@ heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch dr
           "forward", &forward_heads, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a,
           nb::sig(
               "def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | "
-              "None = None, bias: Bias | None = None, offsets_query: Array | None = None, offsets_key: Array | None "
+              "Array | typing.Literal['causal'] | None = None, bias: Bias | None = None, offsets_query: Array | None = "
+              "None, offsets_key: Array | None "
               "= None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: "
               "bool = True, threads: int = 0, save: bool = False) -> typing.Any"),
           "query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + "

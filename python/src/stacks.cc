@@ -232,7 +232,8 @@ No embedding, no positions, no output projection.
                    "typing.Literal['causal'] | None = None, source_bias: Bias "
                    "| None = None, target_mask: Mask | Array | typing.Literal['causal'] | None = None, target_bias: "
                    "Bias | None = None, memory_mask: Mask | "
-                   "None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: "
+                   "Array | typing.Literal['causal'] | None = None, memory_bias: Bias | None = None, source_offsets: "
+                   "Array | None = None, target_offsets: "
                    "Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
            "source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. "
            "save: "
