@@ -168,7 +168,7 @@ class Score:
         ``q^T w k``: w [query size, key size] (Luong et al., 2015). Default scale 1.
         """
 
-def attention(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, out: Array | None = None, want: Sequence[str | tuple[str, object]] = ()) -> Any:
+def attention(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0, out: Array | None = None, want: Sequence[str | tuple[str, object]] = ()) -> Any:
     """
     Exact attention in one fused pass.
 
@@ -185,9 +185,10 @@ def attention(query: Array, key: Array, value: Array, *, mask: Mask | Array | Li
 
     scale: 1/sqrt(head_dim) unless given (1 for "dot"). soft_cap: ``cap * tanh(logits / cap)``, 0: off. dropout needs a seed.
     sinks: [heads], each head's logit of one more key without a value. precision "reduced": products in bf16 where this CPU
-    has them. threads: 0 for the process's number. out: where the output goes, of query's type or float32. want: optional
-    outputs, given back after the output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy",
-    "self_weight", "previous_weight", "received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
+    has them. memory_limit: bytes besides inputs and outputs, kept by fewer threads, or ValueError. threads: 0 for the
+    process's number. out: where the output goes, of query's type or float32. want: optional outputs, given back after the
+    output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy", "self_weight", "previous_weight",
+    "received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
 
     A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
 
@@ -226,7 +227,7 @@ def dropout_mask(shape: Sequence[int], p: float, seed: int, first: Sequence[int]
     array([[[ True,  True,  True,  True]]])
     """
 
-def attention_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, want: Sequence[str] = ('query', 'key', 'value')) -> tuple[Any, ...]:
+def attention_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0, want: Sequence[str] = ('query', 'key', 'value')) -> tuple[Any, ...]:
     """
     Gradients of attention, recomputed tile by tile: no matrix of q_len x k_len.
 
@@ -242,7 +243,7 @@ def attention_backward(query: Array, key: Array, value: Array, out: Array, log_s
            [1., 1.]], dtype=float32)
     """
 
-def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> tuple[Any, Any]:
+def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> tuple[Any, Any]:
     """
     How out and log_sum_exp move when query, key and value move along tangents (forward mode).
 
@@ -257,7 +258,7 @@ def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_ex
            [3., 3.]], dtype=float32)
     """
 
-def attention_double_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> tuple[Any, Any, Any, Any]:
+def attention_double_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> tuple[Any, Any, Any, Any]:
     """
     Gradients with respect to query, key, value and grad_out of ``<tangent_query, dq> + <tangent_key, dk> + <tangent_value, dv>``, where dq, dk and dv are those of attention_backward(). For the options of attention_jvp().
     """
@@ -346,7 +347,7 @@ class Receipt:
 
     def __repr__(self) -> str: ...
 
-def plan(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> Plan:
+def plan(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> Plan:
     """
     What attention() with these arguments would do, before anything runs.
 
@@ -356,7 +357,7 @@ def plan(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal
     'prefill'
     """
 
-def verify(query: Array, key: Array, value: Array, out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0, rows: int = 64, rows_seed: int = 1) -> Receipt:
+def verify(query: Array, key: Array, value: Array, out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0, rows: int = 64, rows_seed: int = 1) -> Receipt:
     """
     Recomputes some rows of an output of attention() in double precision, by plain loops.
 
@@ -402,7 +403,7 @@ class KeyValueCache:
     def lengths(self) -> numpy.typing.NDArray[numpy.int32]:
         """Cached keys of each sequence (a copy)."""
 
-    def attention(self, query: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', threads: int = 0) -> Any:
+    def attention(self, query: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> Any:
         """
         attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, heads, q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i.
         """
@@ -495,7 +496,7 @@ class MultiHeadAttention:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | None = None, bias: Bias | None = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int = 0, save: bool = False) -> Any:
         """
         query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward().
         """
@@ -619,7 +620,7 @@ class Transformer:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, source: Array, target: Array, *, source_mask: Mask | Array | Literal['causal'] | None = None, source_bias: Bias | None = None, target_mask: Mask | Array | Literal['causal'] | None = None, target_bias: Bias | None = None, memory_mask: Mask | None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, source: Array, target: Array, *, source_mask: Mask | Array | Literal['causal'] | None = None, source_bias: Bias | None = None, target_mask: Mask | Array | Literal['causal'] | None = None, target_bias: Bias | None = None, memory_mask: Mask | Array | Literal['causal'] | None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
         """
         source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_source, grad_target).
         """

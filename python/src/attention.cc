@@ -102,9 +102,10 @@ with a last one of 1.
 
 scale: 1/sqrt(head_dim) unless given (1 for "dot"). soft_cap: ``cap * tanh(logits / cap)``, 0: off. dropout needs a seed.
 sinks: [heads], each head's logit of one more key without a value. precision "reduced": products in bf16 where this CPU
-has them. threads: 0 for the process's number. out: where the output goes, of query's type or float32. want: optional
-outputs, given back after the output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy",
-"self_weight", "previous_weight", "received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
+has them. memory_limit: bytes besides inputs and outputs, kept by fewer threads, or ValueError. threads: 0 for the
+process's number. out: where the output goes, of query's type or float32. want: optional outputs, given back after the
+output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy", "self_weight", "previous_weight",
+"received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
 
 A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
 

@@ -46,6 +46,8 @@ bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
   } else if (key == "precision") {
     options.precision =
         take_choice<Precision>(value, key, {{"exact", Precision::exact}, {"reduced", Precision::reduced}});
+  } else if (key == "memory_limit") {
+    options.memory_limit = take_whole(value, key);
   } else if (key == "threads") {
     options.threads = take_count(value, key);
   } else {
@@ -56,8 +58,8 @@ bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
 
 // None is the default of these.
 bool may_be_none(std::string_view key) {
-  constexpr std::string_view kNames[] = {"mask",  "bias",          "scale",       "seed",
-                                         "sinks", "offsets_query", "offsets_key", "block_table"};
+  constexpr std::string_view kNames[] = {"mask",          "bias",        "scale",       "seed",        "sinks",
+                                         "offsets_query", "offsets_key", "block_table", "memory_limit"};
   return std::find(std::begin(kNames), std::end(kNames), key) != std::end(kNames);
 }
 

@@ -29,12 +29,13 @@ CallOptions take_options(const char* function, const nb::kwargs& keywords,
 double most_operations(const TensorView& query, const TensorView& key);
 
 // The common keywords as stubs show them.
-#define QKV_CALL_KEYWORDS                                                                                            \
-  "mask: Mask | Array | typing.Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = "    \
-  "None, soft_cap: float = 0.0, score: "                                                                             \
-  "Score | typing.Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, "      \
-  "sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = " \
-  "None, block_table: "                                                                                              \
-  "ArrayOrSequence | None = None, precision: typing.Literal['exact', 'reduced'] = 'exact', threads: int = 0"
+#define QKV_CALL_KEYWORDS                                                                                             \
+  "mask: Mask | Array | typing.Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = "     \
+  "None, soft_cap: float = 0.0, score: "                                                                              \
+  "Score | typing.Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, "       \
+  "sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = "  \
+  "None, block_table: "                                                                                               \
+  "ArrayOrSequence | None = None, precision: typing.Literal['exact', 'reduced'] = 'exact', memory_limit: int | None " \
+  "= None, threads: int = 0"
 
 }  // namespace qkv::python

@@ -222,6 +222,7 @@ X = numpy.zeros((2, 3, 4), "f4")
         ({"scale": True}, TypeError, "scale must be a number"),
         ({"threads": 1.5}, TypeError, "threads must be a whole number"),
         ({"threads": -1}, ValueError, "threads"),
+        ({"memory_limit": 1}, ValueError, "memory_limit is 1"),
         ({"softcap": 1.0}, TypeError, "unexpected keyword argument 'softcap'"),
         ({"dropout": 0.5}, ValueError, "dropout needs a seed"),
         ({"precision": "low"}, ValueError, 'must be one of "exact", "reduced"'),
