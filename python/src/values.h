@@ -21,7 +21,7 @@ namespace qkv::python {
 // `Value` borrows the arrays.
 template <class Value>
 struct Kept {
-  Value value{};
+  Value value;
   std::vector<Array> arrays{};
   nb::tuple calls{};  // that made it, (name, arguments) each: for repr(), copies and pickles
 };
