@@ -42,14 +42,12 @@ nb::list arguments_of(const MaskDescription& kind, const nb::args& args, const n
     throw TypeError(fmt::format("{}() takes {} arguments, got {}", kind.name, parameters.size(), args.size()));
   }
   nb::list given;
-  std::size_t used = 0;
   for (std::size_t n = 0; n < parameters.size(); ++n) {
     const Parameter& parameter = parameters[n];
     const bool by_name = keywords.contains(parameter.name.c_str());
     if (by_name && n < args.size()) {
       throw TypeError(fmt::format("{}() got {} twice", kind.name, parameter.name));
     }
-    used += by_name ? 1 : 0;
     if (!by_name && n >= args.size() && !parameter.is_optional) {
       throw TypeError(fmt::format("{}() needs {}", kind.name, parameter.name));
     }
