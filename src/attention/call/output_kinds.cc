@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "attention/tile/attention_task.h"
+#include "core/mathematics.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -13,7 +14,7 @@ using Extras = AttentionExtras;
 using Task = AttentionTask;
 
 double entropy_of(const RowInDoubles& row) {
-  const auto share = [](double weight) { return weight > 0 ? -weight * std::log(weight) : 0; };
+  const auto share = [](double weight) { return weight > 0 ? -weight * log(weight) : 0; };
   double nats = share(row.sink_weight);
   for (const double weight : row.weights) nats += share(weight);
   return nats;
