@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <string_view>
-
 #include "io/files.h"
 #include "options.h"
 #include "qkv/files.h"
@@ -40,19 +37,6 @@ Array& add(Command& command, std::deque<Array>& list, const std::string& option,
   return array;
 }
 
-// The numbers of "3,5,7"; none of any other text.
-std::vector<std::int64_t> numbers_in(std::string_view text) {
-  std::vector<std::int64_t> numbers;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    const auto number = parse_whole(text.substr(begin, end - begin));
-    if (!number) return {};
-    numbers.push_back(*number);
-    begin = end + 1;
-  }
-  return numbers;
-}
-
 template <class Array>
 void add_names(const std::deque<Array>& list, std::vector<NamedFile>& files) {
   for (const ArrayOption& array : list) {
@@ -70,7 +54,7 @@ InputArray& ArrayFiles::numbers(const std::string& option, const std::string& he
   InputArray& array = inputs_.emplace_back();
   array.name = option;
   const auto take = [&array](const std::string& text) {
-    array.numbers = numbers_in(text);
+    array.numbers = parse_wholes(text);
     if (!array.numbers.empty()) return std::string();
     array.paths = {text};
     const bool is_file = text.find('.') != std::string::npos && check_file_name(text).empty();

@@ -34,7 +34,9 @@ Rules rules_of(const OutputDescription& kind) {
   return needs(kind.view == &AttentionExtras::top_keys ? "--top-weights" : "--top-keys");
 }
 
-Dims shape_of(OutputOf of, const RowShapes& shapes, std::int64_t rows, std::int64_t top, std::int64_t blocks) {
+}  // namespace
+
+Dims output_shape(OutputOf of, const RowShapes& shapes, std::int64_t rows, std::int64_t top, std::int64_t blocks) {
   switch (of) {
     case OutputOf::rows:
       return shapes.rows;
@@ -53,8 +55,6 @@ Dims shape_of(OutputOf of, const RowShapes& shapes, std::int64_t rows, std::int6
   for (int i = 0; i < 2; ++i) shape.push_back(blocks);
   return shape;
 }
-
-}  // namespace
 
 std::string output_word(const OutputDescription& kind) {
   std::string word = kind.name;
@@ -88,7 +88,7 @@ AttentionExtras AttendOutputs::allocate(ArrayFiles& files, const RowShapes& shap
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const OutputDescription& kind = attention_outputs()[i];
     const Dtype dtype = kind.view == &AttentionExtras::top_keys ? Dtype::i64 : shapes.dtype;
-    extras.*kind.view = files.allocate(*outputs_[i], shape_of(kind.of, shapes, rows, top_, blocks_), dtype);
+    extras.*kind.view = files.allocate(*outputs_[i], output_shape(kind.of, shapes, rows, top_, blocks_), dtype);
   }
   return extras;
 }

@@ -24,6 +24,10 @@ struct RowShapes {
 
 // Its name on a command line: "log-sum-exp".
 std::string output_word(const OutputDescription& kind);
+// With so many chosen rows, keys of a row's largest weights, and blocks along queries and keys.
+Dims output_shape(OutputOf of, const RowShapes& shapes, std::int64_t rows, std::int64_t top, std::int64_t blocks);
+
+inline constexpr std::int64_t kUsualTop = 8, kUsualBlocks = 64;
 
 class AttendOutputs {
  public:
@@ -36,7 +40,7 @@ class AttendOutputs {
  private:
   std::vector<const ArrayOption*> outputs_{};
   InputArray& rows_;
-  std::int64_t top_ = 8, blocks_ = 64;
+  std::int64_t top_ = kUsualTop, blocks_ = kUsualBlocks;
 };
 
 }  // namespace qkv::app

@@ -75,11 +75,14 @@ void CallOptions::check() const {
   if (given(offsets_query) && !given(offsets_key) && !given(block_table)) {
     throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
   }
+  const MaskBounds bounds = bounds_of(numbers_);
+  const bool has_bounds = bounds.left >= 0 || bounds.right >= 0 || bounds.step > 1 || !bounds.chunks.empty();
   const bool has_positions =
-      !numbers_.parts().empty() || input_of(MaskKind::prefix).given() || any_given(tables.tables) || alibi.given();
+      has_bounds || input_of(MaskKind::prefix).given() || any_given(tables.tables) || alibi.given();
   if (align_ && !has_positions) {
-    throw UsageError("--align",
-                     "has no effect without --window, --dilated, --prefix, --alibi or a table of relative positions");
+    throw UsageError(
+        "--align",
+        "has no effect without --window, --dilated, --chunks, --prefix, --alibi or a table of relative positions");
   }
 }
 

@@ -266,6 +266,18 @@ Value positive(double& target, const char* type, double most) {
 
 std::optional<std::int64_t> parse_whole(std::string_view text) { return parse<std::int64_t>(text); }
 
+std::vector<std::int64_t> parse_wholes(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const auto number = parse_whole(text.substr(begin, end - begin));
+    if (!number) return {};
+    numbers.push_back(*number);
+    begin = end + 1;
+  }
+  return numbers;
+}
+
 Command& Command::add_command(const std::string& name, const std::string& help) {
   app_.require_subcommand(1);
   return *commands_.emplace_back(new Command(*app_.add_subcommand(name, help), line_));

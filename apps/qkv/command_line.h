@@ -187,6 +187,8 @@ std::string shell_word(const std::string& word);
 
 // All of the text as a number.
 std::optional<std::int64_t> parse_whole(std::string_view text);
+// The numbers of "3,5,7"; none if one of them is not a number.
+std::vector<std::int64_t> parse_wholes(std::string_view text);
 
 class Command {
  public:

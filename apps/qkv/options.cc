@@ -141,18 +141,13 @@ std::pair<std::string, std::string> form_of(const MaskDescription& kind) {
 Value numbers_of(const MaskDescription& kind, Mask& mask) {
   const auto [form, rules] = form_of(kind);
   const auto take = [=, &kind, &mask](const std::string& text) {
-    Mask::Part part{.kind = kind.kind};
-    std::size_t begin = 0, n = 0;
-    for (; n < kind.numbers.size() && begin <= text.size(); ++n) {
-      const std::size_t end = std::min(text.find(',', begin), text.size());
-      const auto value = parse_whole(std::string_view(text).substr(begin, end - begin));
-      if (!value || *value < kind.numbers[n].least) break;
-      part.numbers[n] = *value;
-      begin = end + 1;
-    }
-    if (n < kind.numbers.size() || begin <= text.size()) {
+    const std::vector<std::int64_t> numbers = parse_wholes(text);
+    const auto fits = [](std::int64_t number, const MaskNumber& wanted) { return number >= wanted.least; };
+    if (!std::ranges::equal(numbers, kind.numbers, fits)) {
       return fmt::format("\"{}\" must be {}: whole numbers{}", text, form, rules);
     }
+    Mask::Part part{.kind = kind.kind};
+    std::ranges::copy(numbers, part.numbers.begin());
     mask = mask & Mask(part);
     return std::string();
   };
@@ -166,7 +161,7 @@ std::vector<Option> mask_number_options(Mask& mask) {
   for (const MaskDescription& kind : mask_kinds()) {
     if (kind.numbers.empty()) continue;
     options.push_back({"--" + std::string(kind.name), numbers_of(kind, mask),
-                       fmt::format("a query at position p, which --causal says, sees {}", kind.rule)});
+                       fmt::format("a query at position p (see --causal) sees {}", kind.rule)});
   }
   return options;
 }

@@ -40,24 +40,13 @@ void print(const AttentionPlan& plan) {
 // What `qkv attend` can be asked for besides the output, by the names of its options.
 AttentionExtras extras_of(const AttentionSizes& sizes, const std::vector<std::string>& names) {
   AttentionExtras extras;
-  const Dims rows{sizes.batch, sizes.heads, sizes.q_len}, planes{sizes.batch, sizes.heads, sizes.q_len, sizes.k_len};
+  const RowShapes shapes{.rows = {sizes.batch, sizes.heads, sizes.q_len},
+                         .received = {sizes.batch, sizes.heads, sizes.k_len},
+                         .blocks = {sizes.batch, sizes.heads},
+                         .length = sizes.k_len};
   const auto view_of = [&](const Dims& shape) {
     static std::byte nowhere{};
     return MutableTensorView(&nowhere, accumulation_of(*sizes.dtype), shape);
-  };
-  const auto shape_of = [&](OutputOf of) -> Dims {
-    switch (of) {
-      case OutputOf::rows:
-        return rows;
-      case OutputOf::keys:
-        return {sizes.batch, sizes.heads, sizes.k_len};
-      case OutputOf::top:
-        return {sizes.batch, sizes.heads, sizes.q_len, 8};
-      case OutputOf::blocks:
-        return {sizes.batch, sizes.heads, 64, 64};
-      default:
-        return planes;
-    }
   };
   for (const std::string& name : names) {
     std::string known;
@@ -66,7 +55,7 @@ AttentionExtras extras_of(const AttentionSizes& sizes, const std::vector<std::st
       if (kind.of == OutputOf::chosen || kind.view == &AttentionExtras::top_weights) continue;
       known += (known.empty() ? "" : ", ") + output_word(kind);
       if (output_word(kind) != name) continue;
-      extras.*kind.view = view_of(shape_of(kind.of));
+      extras.*kind.view = view_of(output_shape(kind.of, shapes, 0, kUsualTop, kUsualBlocks));
       found = true;
     }
     if (!found) throw UsageError("--outputs", fmt::format("\"{}\" must be one of {}", name, known));
