@@ -143,8 +143,8 @@ int strides(Subject& subject) {
 // keys, at other positions.
 int chunks_of_queries(Subject& subject) {
   if (subject.call.batch() == 0 || has_dropout(subject.call)) return 0;
-  const Call whole = alone(subject.call, subject.below(subject.call.batch()));
-  const Mask& mask = whole.options.mask;
+  Call whole = alone(subject.call, subject.below(subject.call.batch()));
+  Mask& mask = whole.options.mask;
   const Bias& bias = whole.options.bias;
   const std::int64_t q_len = whole.q.size(1), k_len = whole.k.size(1);
   const auto is_aligned = [](const Mask::Part& part) {
@@ -152,7 +152,8 @@ int chunks_of_queries(Subject& subject) {
   };
   const bool has_positions = std::ranges::any_of(mask.parts(), is_aligned) || !bias.tables().empty() ||
                              !bias.alibi_slopes().empty() || whole.options.logit_function;
-  if (q_len < 4 || has(mask, MaskKind::prefix) || (has_positions && bounds_of(mask).right != 0)) return 0;
+  if (has_positions) mask = mask & Mask::causal(mask.align());  // a chunk ends with the key of its last query
+  if (q_len < 4 || has(mask, MaskKind::prefix)) return 0;
   const std::int64_t first = subject.below(q_len - 3), last = first + 2 + subject.below(q_len - first - 2);
   const std::int64_t offset = mask.align() == Align::bottom_right ? k_len - q_len : 0;
   const std::int64_t end = has_positions ? offset + last : k_len;
@@ -396,7 +397,7 @@ const Row kRows[] = {{"Threads", threads, false, 30, true},
                      {"PaddingCropped", padding_cropped, false, 12},
                      {"EachAlone", each_alone, false, 60, true},
                      {"PermutedBatch", permuted_batch, false, 15},
-                     {"ChunksOfQueries", chunks_of_queries, false, 2, true},
+                     {"ChunksOfQueries", chunks_of_queries, false, 5, true},
                      {"OneHead", one_head, false, 30, true},
                      {"Strides", strides, false, 90, true},
                      {"OptionalOutputs", optional_outputs, false, 90},

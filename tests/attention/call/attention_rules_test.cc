@@ -97,6 +97,17 @@ TEST_P(MasksByHand, DilatedWindowSeesEveryStepth) {
   expect_seen(Mask::dilated(1, 1, 1), {"xx...", "xxx.."});
 }
 
+TEST_P(MasksByHand, ChunksSeeThemselves) {
+  expect_seen(Mask::chunks(2), {"xx...", "xx...", "..xx.", "..xx.", "....x"});
+  expect_seen(Mask::chunks(3) & Mask::causal(), {"x....", "xx...", "xxx..", "...x.", "...xx"});
+  expect_seen(Mask::chunks(2, Align::bottom_right), {"..xx.", "..xx.", "....x"});
+  expect_seen(Mask::chunks(3, Align::bottom_right), {"..", "..", "xx", "xx"});  // the first two are before all keys
+  expect_seen(Mask::chunks(2) & Mask::chunks(3), {"xx....", "xx....", "..x...", "...x..", "....xx", "....xx"});
+  expect_seen(Mask::chunks(1), {"x..", ".x.", "..x"});
+  expect_seen(Mask::chunks(std::int64_t{1} << 40), {"xx", "xx"});
+  expect_seen(Mask::chunks(3, Align::bottom_right), {"...xx"});  // a single query
+}
+
 QKV_ON_EACH_TARGET(AttentionFunction);
 
 TEST_P(AttentionFunction, LogitFunctionSeesLogitAndPosition) {

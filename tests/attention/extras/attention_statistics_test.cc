@@ -96,6 +96,32 @@ TEST_P(AttentionStatistics, EqualWeightsKeepTheLowerKeyFirst) {
 }
 
 // A query of NaN: its weights are NaN over all keys, as 0 / NaN is; so is what each key receives, and no other row.
+// Equal logits: a row of n visible keys has weights 1 / n.
+TEST_P(AttentionStatistics, WeightsOnOwnAndPreviousPosition) {
+  const struct {
+    std::int64_t q_len, k_len;
+    Mask mask;
+    std::vector<float> own, previous;
+  } rows[] = {{3, 3, Mask::causal(), {1, 1 / 2.f, 1 / 3.f}, {0, 1 / 2.f, 1 / 3.f}},
+              {2, 4, Mask::causal(Align::bottom_right), {1 / 3.f, 1 / 4.f}, {1 / 3.f, 1 / 4.f}},
+              {4, 2, Mask(), {1 / 2.f, 1 / 2.f, 0, 0}, {0, 1 / 2.f, 1 / 2.f, 0}},  // positions behind all keys
+              {4, 2, Mask::causal(Align::bottom_right), {0, 0, 1, 1 / 2.f}, {0, 0, 0, 1 / 2.f}},
+              {4, 4, Mask::chunks(2), {1 / 2.f, 1 / 2.f, 1 / 2.f, 1 / 2.f}, {0, 1 / 2.f, 0, 1 / 2.f}},
+              {1, 3, Mask::window(0, -1, Align::bottom_right), {1}, {0}},  // a single query
+              {2, 0, Mask(), {0, 0}, {0, 0}}};
+  for (const auto& row : rows) {
+    const Tensor q = Tensor::zeros({row.q_len, 2}), k = Tensor::zeros({row.k_len, 2});
+    Tensor own = testing::filled({row.q_len}, 7), previous = testing::filled({row.q_len}, 7);
+    attention(q, k, k, {.mask = row.mask}, {.self_weight = own, .previous_weight = previous});
+    for (std::int64_t i = 0; i < row.q_len; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      EXPECT_FLOAT_EQ(own.data<float>()[i], row.own[at]) << row.q_len << " x " << row.k_len << ", query " << i;
+      EXPECT_FLOAT_EQ(previous.data<float>()[i], row.previous[at])
+          << row.q_len << " x " << row.k_len << ", query " << i;
+    }
+  }
+}
+
 TEST_P(AttentionStatistics, ARowOfNanIsNanOverHiddenKeysToo) {
   Random random(3);
   Tensor q = normal(random, {1, 1, 100, 6});
