@@ -60,7 +60,7 @@ TEST(KeptMemory, JoinsNeighbours) {
 
 // What attention() takes for its tiles, of a call that needs more than the C library keeps.
 TEST(KeptMemory, ServesTheNextCallOfAttention) {
-  const Tensor x = Tensor::zeros({1, 1, 1000, 256});
+  const Tensor x = Tensor::zeros({1, 1, 1000, 256}, Dtype::bf16);
   Tensor out = Tensor::zeros(x.shape());
   trim_memory();
   attention(x, x, x, out, {.threads = 1});
