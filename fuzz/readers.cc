@@ -8,25 +8,25 @@
 #include <stdexcept>
 #include <string>
 
+#include "io/arrays/safetensors_header.h"
 #include "io/atomic_folder.h"
-#include "io/files.h"
-#include "io/picture_formats.h"
-#include "io/safetensors_header.h"
+#include "io/files/files.h"
+#include "io/pictures/picture_formats.h"
+#include "lab/models/recurrent_encoder_decoder.h"
 #include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "qkv/models/bert.h"
 #include "qkv/models/image_processor.h"
-#include "qkv/models/marian.h"
-#include "qkv/models/seq2seq.h"
+#include "qkv/models/text_encoder.h"
+#include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/models/vit.h"
 #include "qkv/pictures.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text_lines.h"
 #include "text/tokenizer_parts.h"
 #include "train/checkpoints.h"
-#include "train/classifier_config.h"
-#include "train/train_config.h"
+#include "train/config/classifier_config.h"
+#include "train/config/train_config.h"
 #include "train/training_log.h"
 
 namespace qkv::fuzz {
@@ -89,7 +89,7 @@ void any_marian_tokenizer(std::string_view bytes) {
 
 // Any bytes as the config.json of an encoder: what is accepted is a model that can be.
 void any_bert_config(std::string_view bytes) {
-  const BertConfig config = Bert::read_config(folder_with("config.json", bytes));
+  const TextEncoderConfig config = TextEncoder::read_config(folder_with("config.json", bytes));
   if (config.padding < -1 || config.padding >= config.vocab || config.positions < 1) __builtin_trap();
   if (config.heads < 1 || config.model_dim % config.heads != 0) __builtin_trap();
 }
@@ -99,11 +99,11 @@ void any_marian_config(std::string_view bytes) {
   const std::string folder = folder_with("config.json", bytes);
   try {
     EncoderDecoder::is_in(folder);
-    Seq2Seq::check(folder);
+    RecurrentEncoderDecoder::check(folder);
   } catch (const FormatError&) {
   } catch (const IoError&) {  // of a recurrent one, whose config is right: there are no weights
   }
-  const MarianConfig config = Marian::read_config(folder);
+  const TransformerEncoderDecoderConfig config = TransformerEncoderDecoder::read_config(folder);
   if (config.model_dim % config.encoder_heads != 0 || config.model_dim % config.decoder_heads != 0) __builtin_trap();
   for (const std::int32_t token : {config.end, config.padding, config.start}) {
     if (token < 0 || token >= config.vocab) __builtin_trap();

@@ -1,4 +1,4 @@
-// Text of the page, deflated and written as letters as src/explain/report_page.h says: src/packed.ts reads it.
+// Text of the page, deflated and written as letters as src/explain/show/report_page.h says: src/packed.ts reads it.
 import { deflateSync, strToU8 } from "fflate";
 
 const kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&,>()[]{}@%$#";

@@ -1,9 +1,12 @@
 // The commands of the program.
 #include "commands.h"
 
+#include "lab/models/recurrent_family.h"
+
 namespace qkv::app {
 
 void add_commands(Command& program) {
+  add_recurrent_family();
   add_classify(program);
   add_compare(program);
   add_embed(program);

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <thread>
 
-#include "io/descriptor.h"
+#include "io/files/descriptor.h"
 #include "qkv/error.h"
 
 namespace qkv::app {
@@ -82,7 +82,7 @@ void write_output(std::string_view text) {
   while (!text.empty()) {
     wait_for(STDOUT_FILENO, POLLOUT, {});
     const ssize_t written =
-        io::retry([&] { return write(STDOUT_FILENO, text.data(), std::min(text.size(), kPipePart)); });
+        io::retry([&] { return ::write(STDOUT_FILENO, text.data(), std::min(text.size(), kPipePart)); });
     if (written < 0) throw IoError("standard output: " + std::system_category().message(errno), errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }

@@ -17,8 +17,8 @@
 #include "qkv/layers/initial_weights.h"
 #include "qkv/models/image_processor.h"
 #include "qkv/train/training.h"
-#include "train/classifier_config.h"
-#include "train/labelled_pictures.h"
+#include "train/config/classifier_config.h"
+#include "train/data/labelled_pictures.h"
 
 namespace qkv::bench {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "qkv/layers/batch_norm.h"
-#include "qkv/layers/convolution.h"
-#include "qkv/layers/pooling.h"
+#include "lab/layers/batch_norm.h"
+#include "lab/layers/convolution.h"
+#include "lab/layers/pooling.h"
 #include "qkv/models/vit.h"
 
 namespace qkv::bench {

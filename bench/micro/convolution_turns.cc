@@ -13,7 +13,7 @@
 #include <memory>
 #include <sstream>
 
-#include "qkv/layers/convolution.h"
+#include "lab/layers/convolution.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/random.h"
 

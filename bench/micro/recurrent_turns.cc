@@ -13,8 +13,8 @@
 #include <optional>
 #include <sstream>
 
+#include "lab/layers/recurrent.h"
 #include "qkv/layers/initial_weights.h"
-#include "qkv/layers/recurrent.h"
 #include "qkv/random.h"
 
 namespace qkv::bench {

@@ -1,5 +1,5 @@
 // BatchNorm.
-#include "qkv/layers/batch_norm.h"
+#include "lab/layers/batch_norm.h"
 
 #include "layer.h"
 #include "layer_configs.h"

@@ -1,6 +1,4 @@
-// The Bert under qkv.torch.whole: ids of tokens to their last hidden states.
-#include "qkv/models/bert.h"
-
+// The TextEncoder under qkv.torch.whole: ids of tokens to their last hidden states.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -11,6 +9,7 @@
 #include "bindings.h"
 #include "calls.h"
 #include "qkv/layers/sequences.h"
+#include "qkv/models/text_encoder.h"
 
 namespace qkv::python {
 namespace {
@@ -23,11 +22,12 @@ std::vector<std::int32_t> take_ids(nb::handle object, std::string_view name) {
   return ids;
 }
 
-nb::object forward_bert(const Bert& bert, nb::handle ids, nb::handle types, nb::handle lengths, nb::handle threads) {
+nb::object forward_bert(const TextEncoder& bert, nb::handle ids, nb::handle types, nb::handle lengths,
+                        nb::handle threads) {
   const TokenBatch batch{.ids = take_ids(ids, "ids"),
                          .types = take_ids(types, "types"),
                          .offsets = offsets_of(take_whole_numbers(lengths, "lengths"))};
-  const BertConfig& config = bert.config();
+  const TextEncoderConfig& config = bert.config();
   const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
   const double operations =
       2 * static_cast<double>(batch.ids.size()) * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
@@ -40,8 +40,8 @@ nb::object forward_bert(const Bert& bert, nb::handle ids, nb::handle types, nb::
 }  // namespace
 
 void bind_bert(nb::module_& module) {
-  nb::class_<Bert>(module, "_Bert")
-      .def("__init__", &load_folder<Bert>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+  nb::class_<TextEncoder>(module, "_Bert")
+      .def("__init__", &load_folder<TextEncoder>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
       .def("forward", &forward_bert, "ids"_a, "types"_a, "lengths"_a, "threads"_a,
            nb::sig(
                "def forward(self, ids: collections.abc.Sequence[int], types: collections.abc.Sequence[int], lengths: "

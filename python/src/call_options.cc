@@ -1,13 +1,13 @@
 // Reads the keywords of a call by name.
-#include "call_options.h"
+#include "inputs/call_options.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "arguments.h"
+#include "attention/options/mask_kinds.h"
 #include "calls.h"
-#include "core/mask_kinds.h"
 #include "values.h"
 
 namespace qkv::python {

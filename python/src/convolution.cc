@@ -1,9 +1,9 @@
 // Conv1d, Conv2d, Pool1d and Pool2d.
-#include "qkv/layers/convolution.h"
+#include "lab/layers/convolution.h"
 
+#include "lab/layers/pooling.h"
 #include "layer.h"
 #include "layer_configs.h"
-#include "qkv/layers/pooling.h"
 
 namespace qkv::python {
 namespace {

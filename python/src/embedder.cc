@@ -1,5 +1,5 @@
 // The Embedder under qkv.Embedder: texts to a matrix of embeddings.
-#include "qkv/models/embedder.h"
+#include "qkv/pipelines/embedder.h"
 
 #include <span>
 
@@ -13,7 +13,7 @@ namespace {
 
 // Of the products with the weights of a text's layers, at about four bytes a token.
 double operations_of(const Embedder& embedder, std::span<const std::string> texts) {
-  const BertConfig& config = embedder.model().config();
+  const TextEncoderConfig& config = embedder.model().config();
   const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
   double tokens = 0;
   for (const std::string& text : texts) {
@@ -73,7 +73,7 @@ void bind_embedder(nb::module_& module) {
           "tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); },
           nb::sig("def tokenizer(self) -> _Tokenizer"))
       .def(
-          "model", [](const Embedder& embedder) -> const Bert& { return embedder.model(); },
+          "model", [](const Embedder& embedder) -> const TextEncoder& { return embedder.model(); },
           nb::rv_policy::reference_internal, nb::sig("def model(self) -> _Bert"))
       .def("dim", [](const Embedder& embedder) { return embedder.dim(); })
       .def("max_length", [](const Embedder& embedder) { return embedder.max_length(); });

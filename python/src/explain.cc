@@ -16,8 +16,8 @@
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/report.h"
 #include "qkv/explain/translated_text.h"
-#include "qkv/models/embedder.h"
-#include "qkv/models/translator.h"
+#include "qkv/pipelines/embedder.h"
+#include "qkv/pipelines/translator.h"
 
 namespace qkv::python {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "call_options.h"
+#include "inputs/call_options.h"
 #include "qkv/attention.h"
 
 namespace qkv::python {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "arguments.h"
-#include "core/mask_kinds.h"
+#include "attention/options/mask_kinds.h"
 #include "values.h"
 
 namespace qkv::python {

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include "bindings.h"
+#include "lab/models/recurrent_family.h"
 #include "values.h"
 
 NB_MODULE(_qkv, module) {
@@ -23,6 +24,7 @@ NB_MODULE(_qkv, module) {
   bind_saved(module);
   bind_heads(module);
   bind_stacks(module);
+  add_recurrent_family();
   bind_recurrent(module);
   bind_convolution(module);
   bind_batch_norm(module);

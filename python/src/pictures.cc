@@ -6,7 +6,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "calls.h"
-#include "qkv/models/picture_classifier.h"
+#include "qkv/pipelines/picture_classifier.h"
 
 namespace qkv::python {
 namespace {

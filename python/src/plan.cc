@@ -3,8 +3,8 @@
 
 #include "arguments.h"
 #include "bindings.h"
-#include "call_options.h"
 #include "calls.h"
+#include "inputs/call_options.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/attention/verify_attention.h"
 

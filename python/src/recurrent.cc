@@ -1,5 +1,5 @@
 // Rnn, Lstm and Gru.
-#include "qkv/layers/recurrent.h"
+#include "lab/layers/recurrent.h"
 
 #include <fmt/format.h>
 

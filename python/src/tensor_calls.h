@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "call_options.h"
+#include "inputs/call_options.h"
 
 namespace qkv::python {
 

@@ -8,7 +8,7 @@
 #include "bindings.h"
 #include "calls.h"
 #include "keywords.h"
-#include "qkv/compare.h"
+#include "lab/compare/compare.h"
 #include "qkv/stop.h"
 #include "qkv/train/train_classifier.h"
 #include "qkv/train/train_translator.h"

@@ -1,5 +1,5 @@
 // The Translator under qkv.Translator.
-#include "qkv/models/translator.h"
+#include "qkv/pipelines/translator.h"
 
 #include <fmt/format.h>
 

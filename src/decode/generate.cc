@@ -1,5 +1,5 @@
 // generate(): checks the options and steps all sequences of a batch together.
-#include "qkv/models/generate.h"
+#include "qkv/decode/generate.h"
 
 #include <fmt/format.h>
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "qkv/models/generate.h"
+#include "qkv/decode/generate.h"
 
 namespace qkv::inline decoding {
 

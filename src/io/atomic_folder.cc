@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "io/byte_source.h"
-#include "io/descriptor.h"
-#include "io/json_document.h"
-#include "io/text.h"
+#include "io/files/byte_source.h"
+#include "io/files/descriptor.h"
+#include "io/files/text.h"
+#include "io/json/json_document.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "core/stop.h"
-#include "io/files.h"
+#include "io/files/files.h"
 #include "qkv/error.h"
 
 namespace qkv {

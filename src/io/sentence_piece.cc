@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "io/text.h"
+#include "io/files/text.h"
 #include "qkv/error.h"
 
 namespace qkv::io {

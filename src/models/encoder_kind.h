@@ -1,4 +1,4 @@
-// What sets one kind of encoder apart from another where its folder becomes a Bert.
+// What sets one kind of encoder apart from another where its folder becomes a TextEncoder.
 #pragma once
 
 #include <span>
@@ -6,32 +6,33 @@
 
 #include "models/model_config.h"
 #include "models/tensor_names.h"
-#include "qkv/models/bert.h"
+#include "qkv/models/text_encoder.h"
 
 namespace qkv::inline models {
 
 struct EncoderKind {
-  BertConfig (*read)(const ModelConfig& config);
-  void (*name)(const BertConfig& config, TensorNames& names);  // every tensor that a Bert takes
-  const char* prefix;                                          // of all names, where the model has a head
-  std::span<const std::string_view> passed_over;               // beginnings of the names of what no forward pass needs
+  TextEncoderConfig (*read)(const ModelConfig& config);
+  void (*name)(const TextEncoderConfig& config, TensorNames& names);  // every tensor that a TextEncoder takes
+  const char* prefix;                                                 // of all names, where the model has a head
+  std::span<const std::string_view> passed_over;  // beginnings of the names of what no forward pass needs
 };
 
 extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet;
 
 // Of BERT, whose keys and names are RoBERTa's too.
-BertConfig read_bert(const ModelConfig& config);
-BertConfig read_sizes(const ModelConfig& config);  // all but the types
-void name_bert(const BertConfig& config, TensorNames& names);
+TextEncoderConfig read_bert(const ModelConfig& config);
+TextEncoderConfig read_sizes(const ModelConfig& config);  // all but the types
+void name_bert(const TextEncoderConfig& config, TensorNames& names);
 
 // What the parts of a layer's attention are called in "encoder.layer.N.".
 struct AttentionNames {
   const char *query, *key, *value, *out, *norm;
 };
 // All but the embeddings of types.
-void name_bert(const BertConfig& config, const AttentionNames& attention, TensorNames& names);
+void name_bert(const TextEncoderConfig& config, const AttentionNames& attention, TensorNames& names);
 
 // RoBERTa's positions: the first is the row after that of `padding`, which is called `name`.
-void begin_positions_after(std::int32_t padding, std::string_view name, const ModelConfig& json, BertConfig& config);
+void begin_positions_after(std::int32_t padding, std::string_view name, const ModelConfig& json,
+                           TextEncoderConfig& config);
 
 }  // namespace qkv::inline models

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "io/text.h"
+#include "io/files/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 

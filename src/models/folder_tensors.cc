@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <set>
 
-#include "io/byte_source.h"
-#include "io/descriptor.h"
-#include "io/safetensors_header.h"
-#include "io/text.h"
+#include "io/arrays/safetensors_header.h"
+#include "io/files/byte_source.h"
+#include "io/files/descriptor.h"
+#include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
 #include "qkv/error.h"
 

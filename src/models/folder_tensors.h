@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "io/safetensors_header.h"
+#include "io/arrays/safetensors_header.h"
 #include "models/tensor_names.h"
 #include "qkv/layers/weights.h"
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "io/text.h"
+#include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
 
 namespace qkv::inline models {

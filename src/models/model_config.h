@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "io/json_document.h"
+#include "io/json/json_document.h"
 #include "qkv/activation.h"
 #include "qkv/dtype.h"
 

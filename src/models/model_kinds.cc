@@ -1,32 +1,36 @@
 // Lists the kinds of models.
 #include "models/model_kinds.h"
 
+#include <algorithm>
+
 namespace qkv::inline models {
 namespace {
 
-constexpr MarianFamily kMarian{"MarianMTModel", MarianKind::marian, NormOrder::post, true};
-constexpr MarianFamily kBart{"BartForConditionalGeneration", MarianKind::bart, NormOrder::post};
-constexpr MarianFamily kMBart{"MBartForConditionalGeneration", MarianKind::bart, NormOrder::pre};
-constexpr MarianFamily kOwn{""};
-constexpr Seq2SeqFamily kSeq2Seq;
+constexpr TransformerEncoderDecoderFamily kMarian{"MarianMTModel", TransformerEncoderDecoderKind::marian,
+                                                  NormOrder::post, true};
+constexpr TransformerEncoderDecoderFamily kBart{"BartForConditionalGeneration", TransformerEncoderDecoderKind::bart,
+                                                NormOrder::post};
+constexpr TransformerEncoderDecoderFamily kMBart{"MBartForConditionalGeneration", TransformerEncoderDecoderKind::bart,
+                                                 NormOrder::pre};
+constexpr TransformerEncoderDecoderFamily kOwn{""};
 constexpr VitFamily kVit{VitKind::vit, "ViTModel", "ViTForImageClassification"};
 constexpr VitFamily kDinov2{VitKind::dinov2, "Dinov2Model", "Dinov2ForImageClassification"};
 
-constexpr ModelKind kKinds[] = {{"bert", &kBert},
-                                {"roberta", &kRoberta},
-                                {"xlm-roberta", &kRoberta},
-                                {"distilbert", &kDistilBert},
-                                {"mpnet", &kMpnet},
-                                {"marian", nullptr, &kMarian},
-                                {"bart", nullptr, &kBart},
-                                {"mbart", nullptr, &kMBart},
-                                {"qkv", nullptr, &kOwn},
-                                {"vit", nullptr, nullptr, &kVit},
-                                {"dinov2", nullptr, nullptr, &kDinov2},
-                                {"qkv-seq2seq", nullptr, nullptr, nullptr, &kSeq2Seq}};
+std::vector<ModelKind>& kinds() {
+  static std::vector<ModelKind> all{
+      {"bert", &kBert},   {"roberta", &kRoberta}, {"xlm-roberta", &kRoberta}, {"distilbert", &kDistilBert},
+      {"mpnet", &kMpnet}, {"marian", &kMarian},   {"bart", &kBart},           {"mbart", &kMBart},
+      {"qkv", &kOwn},     {"vit", &kVit},         {"dinov2", &kDinov2}};
+  return all;
+}
 
 }  // namespace
 
-std::span<const ModelKind> model_kinds() { return kKinds; }
+std::span<const ModelKind> model_kinds() { return kinds(); }
+
+void add_kind(const ModelKind& kind) {
+  const auto of_type = [&](const ModelKind& known) { return std::string_view(known.type) == kind.type; };
+  if (std::ranges::none_of(kinds(), of_type)) kinds().push_back(kind);
+}
 
 }  // namespace qkv::inline models

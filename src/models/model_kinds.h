@@ -3,29 +3,34 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
-#include "io/text.h"
+#include "io/files/text.h"
 #include "models/encoder_kind.h"
 #include "models/model_config.h"
-#include "qkv/models/marian.h"
+#include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/models/vit.h"
 
 namespace qkv::inline models {
 
 // What transformers' class of a model_type can be; "": no class, its config.json has all that sets it apart.
-struct MarianFamily {
+struct TransformerEncoderDecoderFamily {
   const char* architecture;
-  MarianKind kind = MarianKind::marian;
+  TransformerEncoderDecoderKind kind = TransformerEncoderDecoderKind::marian;
   NormOrder norm_order = NormOrder::post;
   bool two_tables = false;  // each side may have a table of its own
 };
 
-// Recurrent encoder-decoders: config.json has all that sets them apart.
-struct Seq2SeqFamily {};
+// Encoder-decoders that the library does not hold: how what add_kind() has added opens.
+struct AddedFamily {
+  std::unique_ptr<EncoderDecoder> (*load)(const std::string& folder, WeightStorage storage);
+  EncoderDecoderTokens (*check)(const std::string& folder);
+};
 
 struct VitFamily {
   VitKind kind;
@@ -34,22 +39,29 @@ struct VitFamily {
 };
 
 struct ModelKind {
-  const char* type;                        // model_type
-  const EncoderKind* encoder = nullptr;    // of what opens as a Bert
-  const MarianFamily* marian = nullptr;    // of what opens as a Marian
-  const VitFamily* vit = nullptr;          // of what opens as a Vit
-  const Seq2SeqFamily* seq2seq = nullptr;  // of what opens as a Seq2Seq
+  const char* type;  // model_type
+  // Of what opens as a TextEncoder, a TransformerEncoderDecoder, a Vit, or as an added family says.
+  std::variant<const EncoderKind*, const TransformerEncoderDecoderFamily*, const VitFamily*, const AddedFamily*> family;
+
+  template <class Family>
+  const Family* as() const {
+    const auto* found = std::get_if<const Family*>(&family);
+    return found != nullptr ? *found : nullptr;
+  }
 };
 
 std::span<const ModelKind> model_kinds();
+// Once for a type: what is there already stays. Not while another thread opens models.
+void add_kind(const ModelKind& kind);
 
-// What the list has of this kind there. FormatError, naming those that have something, unless it has; they are `name`.
-template <class Part>
-const Part& part_of_kind(const io::JsonValue& type, const Part* ModelKind::* part, std::string_view name) {
+// What the list has of this kind. FormatError, naming those of that family, unless it is one; they are `name`.
+template <class Family>
+const Family& family_of_kind(const io::JsonValue& type, std::string_view name) {
   std::vector<std::string> known;
   for (const ModelKind& kind : model_kinds()) {
-    if (kind.*part == nullptr) continue;
-    if (type.string() == kind.type) return *(kind.*part);
+    const Family* family = kind.as<Family>();
+    if (family == nullptr) continue;
+    if (type.string() == kind.type) return *family;
     known.push_back(kind.type);
   }
   type.refuse(fmt::format("is {}; the supported {} are {}", io::quote(type.string()), name, quoted_list(known, "and")));

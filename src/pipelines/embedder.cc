@@ -1,5 +1,5 @@
 // Embedder: tokenizes texts, runs the encoder in batches and pools its output.
-#include "qkv/models/embedder.h"
+#include "qkv/pipelines/embedder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,7 +45,7 @@ void normalize_row(float* row, std::int64_t dim) {
 
 }  // namespace
 
-Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, const SentenceFolder& steps)
+Embedder::Embedder(Tokenizer tokenizer, TextEncoder model, std::size_t max_length, const SentenceFolder& steps)
     : tokenizer_(std::move(tokenizer)),
       model_(std::move(model)),
       max_length_(max_length),
@@ -55,12 +55,12 @@ Embedder::Embedder(Tokenizer tokenizer, Bert model, std::size_t max_length, cons
       prompt_(steps.prompt) {}
 
 Embedder Embedder::load(const std::string& folder, WeightStorage storage) {
-  const BertConfig config = Bert::check(folder);
+  const TextEncoderConfig config = TextEncoder::check(folder);
   const SentenceFolder sentence = read_sentence_folder(folder, config.model_dim);
   const std::int64_t length =
       sentence.max_length > 0 ? std::min(sentence.max_length, config.positions) : config.positions;
   Tokenizer tokenizer = Tokenizer::load(folder + "/tokenizer.json", config.vocab);
-  return Embedder(std::move(tokenizer), Bert::load(folder, storage), static_cast<std::size_t>(length), sentence);
+  return Embedder(std::move(tokenizer), TextEncoder::load(folder, storage), static_cast<std::size_t>(length), sentence);
 }
 
 Encoding Embedder::encode(const std::string& text, std::size_t max_length, std::int64_t* cut) const {

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "io/json_document.h"
+#include "io/json/json_document.h"
 
 namespace qkv::inline pipelines {
 

@@ -1,5 +1,5 @@
 // PictureClassifier: prepares a picture, runs the model, and sorts its classes.
-#include "qkv/models/picture_classifier.h"
+#include "qkv/pipelines/picture_classifier.h"
 
 #include <algorithm>
 #include <numeric>

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "io/descriptor.h"
-#include "io/json_document.h"
+#include "io/files/descriptor.h"
+#include "io/json/json_document.h"
 #include "layers/basic/layer_checks.h"
 #include "pipelines/generation_keys.h"
 

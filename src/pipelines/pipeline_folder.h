@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "qkv/models/embedder.h"
-#include "qkv/models/generate.h"
+#include "qkv/decode/generate.h"
+#include "qkv/pipelines/embedder.h"
 
 namespace qkv {
 

@@ -1,5 +1,5 @@
 // Translator: splits texts, tokenizes, generates in batches and detokenizes.
-#include "qkv/models/translator.h"
+#include "qkv/pipelines/translator.h"
 
 #include <algorithm>
 #include <filesystem>

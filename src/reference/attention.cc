@@ -10,8 +10,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/dropout.h"
-#include "core/mask_kinds.h"
+#include "attention/options/dropout.h"
+#include "attention/options/mask_kinds.h"
 #include "core/stop.h"
 #include "qkv/error.h"
 #include "reference/batch.h"

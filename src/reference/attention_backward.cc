@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/dropout.h"
+#include "attention/options/dropout.h"
 #include "reference/attention.h"
 #include "reference/batch.h"
 #include "reference/scorer.h"

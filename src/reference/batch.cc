@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/mask_kinds.h"
+#include "attention/options/mask_kinds.h"
 
 namespace qkv::reference {
 namespace {

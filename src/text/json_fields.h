@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "io/json_document.h"
-#include "io/text.h"
-#include "text/unicode.h"
+#include "io/files/text.h"
+#include "io/json/json_document.h"
+#include "text/stages/unicode.h"
 
 namespace qkv::text {
 

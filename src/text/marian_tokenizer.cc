@@ -4,17 +4,17 @@
 
 #include <algorithm>
 
-#include "io/json_document.h"
+#include "io/files/text.h"
+#include "io/json/json_document.h"
 #include "io/sentence_piece.h"
-#include "io/text.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "text/decoders.h"
 #include "text/json_fields.h"
-#include "text/normalizers.h"
-#include "text/stages.h"
+#include "text/stages/decoders.h"
+#include "text/stages/normalizers.h"
+#include "text/stages/stages.h"
 #include "text/tokenizer_parts.h"
-#include "text/unigram.h"
+#include "text/vocabularies/unigram.h"
 
 namespace qkv::text {
 namespace {

@@ -2,10 +2,10 @@
 #include <vector>
 
 #include "core/stop.h"
-#include "text/bpe.h"
 #include "text/tokenizer_parts.h"
-#include "text/unigram.h"
-#include "text/wordpiece.h"
+#include "text/vocabularies/bpe.h"
+#include "text/vocabularies/unigram.h"
+#include "text/vocabularies/wordpiece.h"
 
 namespace qkv::text {
 

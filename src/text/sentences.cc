@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-#include "text/unicode.h"
+#include "text/stages/unicode.h"
 
 namespace qkv::text {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "core/refuse.h"
 #include "qkv/files.h"
-#include "text/byte_alphabet.h"
+#include "text/stages/byte_alphabet.h"
 #include "text/tokenizer_parts.h"
 
 namespace qkv {

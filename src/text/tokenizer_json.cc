@@ -3,13 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "io/text.h"
-#include "text/charsmap.h"
-#include "text/decoders.h"
+#include "io/files/text.h"
 #include "text/json_fields.h"
-#include "text/normalizers.h"
-#include "text/pre_tokenizers.h"
-#include "text/stages.h"
+#include "text/stages/charsmap.h"
+#include "text/stages/decoders.h"
+#include "text/stages/normalizers.h"
+#include "text/stages/pre_tokenizers.h"
+#include "text/stages/stages.h"
 #include "text/tokenizer_parts.h"
 
 namespace qkv::text {

@@ -9,11 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include "io/json_document.h"
+#include "io/json/json_document.h"
 #include "qkv/text/tokenizer.h"
-#include "text/added_tokens.h"
 #include "text/json_fields.h"
-#include "text/stages.h"
+#include "text/stages/added_tokens.h"
+#include "text/stages/stages.h"
 
 namespace qkv {
 namespace text {

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "text/bpe.h"
-#include "text/byte_alphabet.h"
+#include "text/stages/byte_alphabet.h"
 #include "text/tokenizer_parts.h"
+#include "text/vocabularies/bpe.h"
 
 namespace qkv {
 namespace {

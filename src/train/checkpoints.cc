@@ -14,7 +14,7 @@
 
 #include "core/refuse.h"
 #include "io/atomic_folder.h"
-#include "io/json_document.h"
+#include "io/json/json_document.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/layers/weights.h"

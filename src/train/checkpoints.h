@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "io/descriptor.h"
+#include "io/files/descriptor.h"
 #include "qkv/train/adam.h"
 #include "qkv/train/training.h"
-#include "train/run_identity.h"
+#include "train/config/run_identity.h"
 
 namespace qkv::training {
 

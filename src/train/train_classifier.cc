@@ -5,8 +5,8 @@
 
 #include "qkv/stop.h"
 #include "train/checkpoints.h"
-#include "train/classifier_config.h"
-#include "train/labelled_pictures.h"
+#include "train/config/classifier_config.h"
+#include "train/data/labelled_pictures.h"
 
 namespace qkv {
 namespace {

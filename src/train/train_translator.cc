@@ -13,19 +13,17 @@
 #include <vector>
 
 #include "core/refuse.h"
-#include "io/byte_source.h"
+#include "io/files/byte_source.h"
 #include "models/folder_tensors.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "qkv/models/marian.h"
-#include "qkv/models/seq2seq.h"
 #include "qkv/stop.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
 #include "train/checkpoints.h"
-#include "train/run_identity.h"
-#include "train/train_config.h"
-#include "train/training_pairs.h"
+#include "train/config/run_identity.h"
+#include "train/config/train_config.h"
+#include "train/data/training_pairs.h"
 
 namespace qkv {
 namespace {
@@ -139,64 +137,14 @@ std::string checksum_of_weights(const std::string& folder) {
   return fmt::format("{:08x}", sum);
 }
 
-template <class Value>
-std::string number(Value value) {
-  return fmt::format("{}", static_cast<std::int64_t>(value));
-}
-
-// Every member by name: one that is added here must be added there.
-std::map<std::string, std::string> identity_of_model(const MarianConfig& config) {
-  const auto& [kind, vocab, target_vocab, positions, model_dim, encoder_layers, decoder_layers, encoder_heads,
-               decoder_heads, encoder_ff_dim, decoder_ff_dim, activation, norm_order, normalization, position_kind,
-               scale_embedding, end, padding, start] = config;
-  return {{"kind", number(kind)},
-          {"vocab", number(vocab)},
-          {"target vocab", number(target_vocab)},
-          {"positions", number(positions)},
-          {"model_dim", number(model_dim)},
-          {"encoder_layers", number(encoder_layers)},
-          {"decoder_layers", number(decoder_layers)},
-          {"encoder heads", number(encoder_heads)},
-          {"decoder heads", number(decoder_heads)},
-          {"encoder ff_dim", number(encoder_ff_dim)},
-          {"decoder ff_dim", number(decoder_ff_dim)},
-          {"activation", number(activation)},
-          {"norm order", number(norm_order)},
-          {"normalization", number(normalization)},
-          {"position kind", number(position_kind)},
-          {"scale_embedding", number(scale_embedding)},
-          {"end", number(end)},
-          {"padding", number(padding)},
-          {"start", number(start)}};
-}
-
-std::map<std::string, std::string> identity_of_model(const Seq2SeqConfig& config) {
-  const auto& [kind, cell, vocab, target_vocab, positions, model_dim, layers, directions, end, padding, start] = config;
-  return {{"attention", number(kind)},
-          {"cell", number(cell)},
-          {"vocab", number(vocab)},
-          {"target vocab", number(target_vocab)},
-          {"positions", number(positions)},
-          {"model_dim", number(model_dim)},
-          {"layers", number(layers)},
-          {"directions", number(directions)},
-          {"end", number(end)},
-          {"padding", number(padding)},
-          {"start", number(start)}};
-}
-
 // The model that training begins with: random weights, or those of the folder.
-template <class Model, class Config>
-std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const Config& config, std::uint64_t seed) {
-  if (files.from.empty()) return std::make_unique<Model>(Model::initial(config, seed));
-  auto model = std::make_unique<Model>(Model::load(files.from));
-  if (model->config() != config) {
-    throw FormatError(
-        fmt::format("{}/config.json: differs from {}: kind, sizes, activation, positions and special tokens "
-                    "must be the same",
-                    files.from, files.config));
-  }
-  return model;
+std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
+  if (files.from.empty()) return config.model->initial(config.training.seed);
+  if (auto model = config.model->load(files.from)) return model;
+  throw FormatError(
+      fmt::format("{}/config.json: differs from {}: kind, sizes, activation, positions and special tokens "
+                  "must be the same",
+                  files.from, files.config));
 }
 
 // What the vocabularies decide of the model. The source's table has room for the id of padding, too, which other
@@ -206,17 +154,12 @@ void set_tokens(const Vocabulary& source, const Vocabulary& target, TrainConfig&
   if (padding != target.tokenizer().vocab() - 1) {
     throw FormatError(fmt::format("{}: the token {} must be the last one", target.path(), kPadding));
   }
-  const auto set = [&](auto& model) {
-    model.end = target.need(kEnd);
-    model.padding = model.start = padding;
-    model.vocab = std::max(source.tokenizer().vocab(), target.tokenizer().vocab());
-    if (config.vocabularies == Vocabularies::separate) model.target_vocab = target.tokenizer().vocab();
-  };
-  if (config.seq2seq) {
-    set(*config.seq2seq);
-  } else {
-    set(config.model);
-  }
+  const std::int64_t target_vocab = target.tokenizer().vocab();
+  config.model->set_tokens({.vocab = std::max(source.tokenizer().vocab(), target_vocab),
+                            .target_vocab = config.vocabularies == Vocabularies::separate ? target_vocab : 0,
+                            .end = target.need(kEnd),
+                            .padding = padding,
+                            .start = padding});
 }
 
 void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenizer, std::int64_t positions) {
@@ -270,25 +213,24 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   };
   const std::vector<TokenPair> train_pairs = encode(train_texts, files.train),
                                valid_pairs = encode(valid_texts, files.valid);
-  const std::uint64_t seed = config.training.seed;
-  const std::unique_ptr<EncoderDecoder> model =
-      config.seq2seq ? begin<Seq2Seq>(files, *config.seq2seq, seed) : begin<Marian>(files, config.model, seed);
+  const std::unique_ptr<EncoderDecoder> model = begin(files, config);
   if (model->transformers_class().empty()) {
     notice(fmt::format("no class of transformers fits this model: its model_type is \"{}\", which only qkv opens",
-                       config.seq2seq ? "qkv-seq2seq" : "qkv"));
+                       config.model->own_type()));
   }
 
   TrainedTranslator trained(*model, config);
   TrainingOptions all_options = options;
-  all_options.identity = config.seq2seq ? identity_of_model(*config.seq2seq) : identity_of_model(config.model);
+  all_options.identity = config.model->identity();
   for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = checksum(own.json());
-  if (!source.is_given() || !target.is_given()) all_options.identity[training::kVocabKey] = number(config.vocab);
+  if (!source.is_given() || !target.is_given())
+    all_options.identity[training::kVocabKey] = training::as_identity(config.vocab);
   if (!files.from.empty()) all_options.identity["from"] = checksum_of_weights(files.from);
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
   all_options.write_model = [&] {
     for (const Vocabulary& own : vocabularies) write_file(files.out + "/" + own.name(), own.json());
-    write_tokenizer_config(files.out, source.tokenizer(), config.positions());
+    write_tokenizer_config(files.out, source.tokenizer(), config.model->positions());
     model->save(files.out, config.dtype);
   };
   return train(trained, {.train = PairExamples(train_pairs), .valid = PairExamples(valid_pairs)}, config.training,

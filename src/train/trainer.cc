@@ -15,10 +15,10 @@
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/train/training.h"
-#include "train/batches.h"
 #include "train/checkpoints.h"
+#include "train/config/run_identity.h"
+#include "train/data/batches.h"
 #include "train/elements.h"
-#include "train/run_identity.h"
 #include "train/training_log.h"
 #include "train/validation.h"
 

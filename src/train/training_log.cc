@@ -12,9 +12,9 @@
 #include <string_view>
 
 #include "core/mathematics.h"
-#include "io/descriptor.h"
-#include "io/json_document.h"
-#include "io/json_events.h"
+#include "io/files/descriptor.h"
+#include "io/json/json_document.h"
+#include "io/json/json_events.h"
 #include "qkv/files.h"
 
 namespace qkv::training {

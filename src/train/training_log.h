@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "qkv/train/training.h"
-#include "train/run_identity.h"
+#include "train/config/run_identity.h"
 
 namespace qkv::training {
 

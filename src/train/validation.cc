@@ -1,7 +1,7 @@
 // Measures a model's weights on the validation examples.
 #include "train/validation.h"
 
-#include "train/batches.h"
+#include "train/data/batches.h"
 
 namespace qkv::training {
 

@@ -138,11 +138,11 @@ class RefusalMemoryOfWeights : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(, RefusalMemoryOfWeights, ::testing::Values("F32", "BF16", "F16"),
                          [](const auto& type) { return type.param; });
 
-TEST_P(RefusalMemoryOfWeights, Bert) {
+TEST_P(RefusalMemoryOfWeights, TextEncoder) {
   expect_refusals("bert/tiny", "bert.encoder.layer.1.output.dense.bias", {"embed", "explain --text 'a b'"});
 }
 
-TEST_P(RefusalMemoryOfWeights, Marian) {
+TEST_P(RefusalMemoryOfWeights, TransformerEncoderDecoder) {
   expect_refusals("translate/relu", "model.decoder.layers.1.final_layer_norm.bias",
                   {"translate", "explain --text 'a b'"});
 }

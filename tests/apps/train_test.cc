@@ -3,7 +3,7 @@
 
 #include "apps/running_program.h"
 #include "qkv/random.h"
-#include "train/train_config.h"
+#include "train/config/train_config.h"
 #include "train/translator_files.h"
 
 namespace qkv::test {

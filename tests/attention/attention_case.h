@@ -15,7 +15,7 @@
 #include "attention/call/output_kinds.h"
 #include "attention/choices.h"
 #include "attention/hidden_rows.h"
-#include "core/mask_kinds.h"
+#include "attention/options/mask_kinds.h"
 #include "sanitizers.h"
 
 namespace qkv::testing {

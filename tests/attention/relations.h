@@ -6,7 +6,7 @@
 
 #include "attention/attention_case.h"
 #include "attention/call/output_kinds.h"
-#include "core/mask_kinds.h"
+#include "attention/options/mask_kinds.h"
 #include "qkv/attention/attention_backward.h"
 
 namespace qkv::testing::relations {

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "attention/attention_testing.h"
-#include "core/compiled_mask.h"
+#include "attention/options/compiled_mask.h"
+#include "attention/options/mask_kinds.h"
 #include "core/core_for_test.h"
-#include "core/mask_kinds.h"
 #include "io/files_for_test.h"
 #include "qkv/attention/bias.h"
 #include "qkv/attention/mask.h"

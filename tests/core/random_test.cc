@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "core/dropout.h"
+#include "attention/options/dropout.h"
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 

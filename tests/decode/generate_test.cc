@@ -1,5 +1,5 @@
 // The search against models whose every probability is known: the next token depends on the last one alone.
-#include "qkv/models/generate.h"
+#include "qkv/decode/generate.h"
 
 #include <gtest/gtest.h>
 

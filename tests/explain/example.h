@@ -28,8 +28,8 @@ inline constexpr double kRounding = 1e-6;  // of f32 in a row of weights
 
 inline std::string golden_file(const std::string& name) { return QKV_TEST_DATA "/golden/explain/" + name; }
 
-// The same text on any machine: what rounding alone makes, targets, the line break after one and escape codes are written
-// in another way.
+// The same text on any machine: what rounding alone makes, targets, the line break after one and escape codes are
+// written in another way.
 inline void expect_golden(const std::string& name, std::string text) {
   text =
       std::regex_replace(text, std::regex("(difference|by|outputs|loops:)\\s+(0(?!\\.?\\d)|[0-9.]+e-1[3-9])"), "$1 ~0");
@@ -111,8 +111,8 @@ std::string refusal(const Call& call) {
 }
 
 // golden/bert/tiny has 2 layers of 3 heads of 4 numbers, and 16 positions.
-inline const Bert& tiny() {
-  static const Bert model = Bert::load(QKV_TEST_DATA "/golden/bert/tiny");
+inline const TextEncoder& tiny() {
+  static const TextEncoder model = TextEncoder::load(QKV_TEST_DATA "/golden/bert/tiny");
   return model;
 }
 

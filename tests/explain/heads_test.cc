@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "explain/chosen.h"
-#include "explain/intermediates.h"
-#include "explain/left_out_masks.h"
-#include "explain/observe.h"
+#include "explain/observe/intermediates.h"
+#include "explain/observe/left_out_masks.h"
+#include "explain/observe/observe.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/explain/cost.h"
 
@@ -144,7 +144,7 @@ TEST(ModelHeads, DifferencesOverNaNAreNaN) {
 // Of MPNet. Nearer than 8 a distance is its own bucket, 16 more for a key after the query.
 TEST(ModelHeads, LogitsHaveTheBiasOfTheirPositions) {
   const std::string folder = QKV_TEST_DATA "/golden/encoders/mpnet";
-  const Bert model = Bert::load(folder);
+  const TextEncoder model = TextEncoder::load(folder);
   const Tensor table =
       read_safetensors(folder + "/model.safetensors").tensors.at("mpnet.encoder.relative_attention_bias.weight");
   const EncodedText encoded(model, encoding_of({"a", "b", "c", "d", "e"}));

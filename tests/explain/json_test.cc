@@ -4,10 +4,11 @@
 #include <cmath>
 
 #include "attention/attention_testing.h"
+#include "explain/measure/pyramid.h"
 #include "explain/chosen.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
-#include "explain/report_page.h"
+#include "explain/show/report_page.h"
 
 namespace qkv {
 namespace {
@@ -49,7 +50,7 @@ TEST(ExplainSchema, HoldsForModels) {
   const LeftOut some{.keys = {{1, 2}}, .heads = {{0, 1, 0}}};
   const TranslatedText text(test::shipped(), "You are welcome"), whole(bart, "Good morning"),
       without(bart, "Good morning", TranslateOptions(), some);
-  const Bert mpnet = Bert::load(QKV_TEST_DATA "/golden/encoders/mpnet");
+  const TextEncoder mpnet = TextEncoder::load(QKV_TEST_DATA "/golden/encoders/mpnet");
   const Vit vit = Vit::load(QKV_TEST_DATA "/golden/vit/dinov2");
   Random random(5);
   const EncodedPicture small(vit, testing::normal(random, {14, 7, 3})),

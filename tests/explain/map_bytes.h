@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "io/text.h"
+#include "io/files/text.h"
 
 namespace qkv::test {
 

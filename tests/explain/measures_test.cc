@@ -8,7 +8,7 @@
 
 #include "attention/attention_testing.h"
 #include "explain/chosen.h"
-#include "explain/weight_measures.h"
+#include "explain/measure/weight_measures.h"
 #include "memory_for_test.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/target.h"
@@ -118,7 +118,7 @@ TEST(ExplainTokenMeasures, TracesAndMeasuresAreThoseOfPlainPython) {
 TEST(TokenMeasures, SlowRolloutOfTenThousandTokensFits) {
   constexpr std::int64_t kTokens = 10'000;
   Weights weights = initial_weights(1);
-  const Bert model(
+  const TextEncoder model(
       {.vocab = 7, .positions = kTokens, .types = 0, .model_dim = 16, .layers = 3, .heads = 2, .ff_dim = 16}, weights);
   Encoding text = encoding_of(Strings(kTokens, "t"));
   for (std::int32_t& id : text.ids) id %= 7;

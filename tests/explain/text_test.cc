@@ -8,8 +8,8 @@
 
 #include "attention/attention_testing.h"
 #include "explain/chosen.h"
-#include "explain/heat.h"
-#include "explain/matrix_text.h"
+#include "explain/show/heat.h"
+#include "explain/show/matrix_text.h"
 #include "qkv/error.h"
 #include "qkv/threads.h"
 #include "stop_for_test.h"

@@ -14,8 +14,8 @@
 #include <sstream>
 
 #include "explain/example.h"
-#include "explain/weight_measures.h"
-#include "explain/word_alignment.h"
+#include "explain/measure/weight_measures.h"
+#include "explain/measure/word_alignment.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/report.h"
 #include "qkv/explain/token_measures.h"

@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "io/atomic_folder.h"
-#include "io/byte_source.h"
+#include "io/files/byte_source.h"
 #include "io/files_for_test.h"
 #include "qkv/models/find_model.h"
 

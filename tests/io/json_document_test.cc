@@ -1,10 +1,10 @@
 // JSON trees: values by field, and a refusal for each rule; the index of weights in several files.
-#include "io/json_document.h"
+#include "io/json/json_document.h"
 
 #include <fmt/format.h>
 
+#include "io/arrays/safetensors_header.h"
 #include "io/files_for_test.h"
-#include "io/safetensors_header.h"
 
 namespace qkv::io {
 namespace {

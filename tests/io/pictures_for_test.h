@@ -1,7 +1,7 @@
 // PNGs and JPEGs made by hand.
 #pragma once
 
-#include "io/byte_source.h"
+#include "io/files/byte_source.h"
 #include "io/files_for_test.h"
 
 namespace qkv::test {

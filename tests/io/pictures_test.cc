@@ -1,7 +1,7 @@
 // Pictures: the pixels that Pillow reads (golden/pictures/make.py made the files), what is refused, what both cost.
 #include "qkv/pictures.h"
 
-#include "io/picture_formats.h"
+#include "io/pictures/picture_formats.h"
 #include "io/pictures_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/random.h"

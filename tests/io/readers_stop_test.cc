@@ -1,6 +1,6 @@
 // Reading and writing of every kind of file ends where it is asked to stop, and leaves the folder as it was.
-#include "io/byte_source.h"
-#include "io/json_document.h"
+#include "io/files/byte_source.h"
+#include "io/json/json_document.h"
 #include "io/pictures_for_test.h"
 #include "qkv/pictures.h"
 #include "qkv/text/tokenizer.h"

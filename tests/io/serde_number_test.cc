@@ -1,5 +1,5 @@
 // Numbers as serde_json reads them, against those that the tokenizers library holds (golden/tokenizer/make_numbers.py).
-#include "io/serde_number.h"
+#include "io/json/serde_number.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "io/files_for_test.h"
-#include "io/json_document.h"
+#include "io/json/json_document.h"
 
 namespace qkv::io {
 namespace {

@@ -11,12 +11,12 @@
 
 #include "attention/attention_testing.h"
 #include "jacobian.h"
-#include "qkv/layers/batch_norm.h"
-#include "qkv/layers/convolution.h"
+#include "lab/layers/batch_norm.h"
+#include "lab/layers/convolution.h"
+#include "lab/layers/pooling.h"
+#include "lab/layers/recurrent.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/linear.h"
-#include "qkv/layers/pooling.h"
-#include "qkv/layers/recurrent.h"
 #include "qkv/layers/transformer.h"
 
 namespace qkv::testing {

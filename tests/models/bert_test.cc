@@ -1,11 +1,10 @@
 // BERT and the other encoders against transformers (golden/bert and golden/encoders, made by make.py there), and
 // folders that break a rule: each is refused with one line that names the file, the field or tensor, and the rule.
-#include "qkv/models/bert.h"
-
 #include <fmt/format.h>
 
 #include "models/folder_tensors.h"
 #include "models/models_for_test.h"
+#include "qkv/models/text_encoder.h"
 
 namespace qkv::test {
 namespace {
@@ -33,13 +32,13 @@ TEST_P(EncoderKinds, AgreeWithTransformers) {
        {"bert/tiny", "encoders/roberta", "encoders/distilbert", "encoders/mpnet", "encoders/xlm_roberta"}) {
     SCOPED_TRACE(name);
     const auto golden = golden_tensors(name + ".safetensors");
-    const Tensor out = Bert::load(golden_path(name)).forward(batch_of(golden));
+    const Tensor out = TextEncoder::load(golden_path(name)).forward(batch_of(golden));
     expect_as_close(out, golden.at("out"), golden.at("out_f64"), 5e-7);
   }
 }
 
-TEST(Bert, ASequenceIsAsAloneOnAnyNumberOfThreads) {
-  const Bert model = Bert::load(kTiny);
+TEST(TextEncoder, ASequenceIsAsAloneOnAnyNumberOfThreads) {
+  const TextEncoder model = TextEncoder::load(kTiny);
   const TokenBatch all = golden_tokens();
   const Tensor out = model.forward(all, {.threads = 1});
   EXPECT_TRUE(same_bits(model.forward(all, {.threads = 4}), out));
@@ -53,7 +52,7 @@ TEST(Bert, ASequenceIsAsAloneOnAnyNumberOfThreads) {
   }
 }
 
-TEST(Bert, NamesMayLackThePrefix) {
+TEST(TextEncoder, NamesMayLackThePrefix) {
   const GoldenCopy folder("bert/tiny");
   SafeTensors renamed;
   for (const auto& [name, tensor] : golden_tensors("bert/tiny/model.safetensors")) {
@@ -62,12 +61,13 @@ TEST(Bert, NamesMayLackThePrefix) {
   renamed.tensors["pooler.dense.weight"] = Tensor::zeros({12, 12});
   renamed.tensors["embeddings.position_ids"] = Tensor::zeros({1, 16}, Dtype::i64);
   write_safetensors(folder / "model.safetensors", renamed);
-  EXPECT_TRUE(same_bits(Bert::load(folder / "").forward(golden_tokens()), Bert::load(kTiny).forward(golden_tokens())));
+  EXPECT_TRUE(same_bits(TextEncoder::load(folder / "").forward(golden_tokens()),
+                        TextEncoder::load(kTiny).forward(golden_tokens())));
 }
 
-TEST(Bert, ObserverSeesEveryLayer) {
+TEST(TextEncoder, ObserverSeesEveryLayer) {
   SeenByName seen;
-  const Bert model = Bert::load(kTiny);
+  const TextEncoder model = TextEncoder::load(kTiny);
   EXPECT_TRUE(same_bits(model.forward(golden_tokens(), {}, &seen), model.forward(golden_tokens())));
   ASSERT_EQ(seen.names.size(), 4u + 2 * 12);
   EXPECT_EQ(seen.names[3], "embeddings[31, 12]");
@@ -77,7 +77,7 @@ TEST(Bert, ObserverSeesEveryLayer) {
 }
 
 TEST(LayerMasks, AreOneForEachLayer) {
-  const Bert model = Bert::load(kTiny);  // two layers
+  const TextEncoder model = TextEncoder::load(kTiny);  // two layers
   const TokenBatch tokens = one_text({3, 4});
   const std::array<Mask, 3> masks;
   const auto with_masks = [&](std::size_t count) {
@@ -95,21 +95,21 @@ TEST(Observers, AreNotSentWhatTheyDoNotWant) {
   struct Modest : SeenByName {
     bool wants(std::string_view name) const override { return !name.ends_with("weights") && name != "layers.0.logits"; }
   } modest;
-  const Bert model = Bert::load(kTiny);
+  const TextEncoder model = TextEncoder::load(kTiny);
   const TokenBatch tokens = one_text({3, 4});
   EXPECT_TRUE(same_bits(model.forward(tokens, {}, &modest), model.forward(tokens)));
   for (const char* name : {"layers.0.weights", "layers.0.logits"}) EXPECT_FALSE(modest.all.contains(name)) << name;
   for (const char* name : {"layers.1.logits", "layers.1.heads"}) EXPECT_TRUE(modest.all.contains(name)) << name;
 }
 
-TEST(Bert, RefusesTokensThatDoNotFit) {
-  const Bert bert = Bert::load(kTiny), roberta = Bert::load(golden_path("encoders/roberta"));
+TEST(TextEncoder, RefusesTokensThatDoNotFit) {
+  const TextEncoder bert = TextEncoder::load(kTiny), roberta = TextEncoder::load(golden_path("encoders/roberta"));
   const auto zeros = [](std::size_t count) { return std::vector<std::int32_t>(count); };
   Tensor offsets_from_minus_one = offsets_for({2});
   offsets_from_minus_one.data<std::int32_t>()[0] = -1;
   const std::string count = "bert: 2 ids need as many types (got ",
                     offsets = ") and i32 offsets [batch + 1] from 0 to their number";
-  const std::tuple<const Bert*, TokenBatch, std::string> cases[] = {
+  const std::tuple<const TextEncoder*, TokenBatch, std::string> cases[] = {
       {&bert, one_text({1, 30}), "embedding: id 30 is not in a table of 30 rows"},
       {&bert, one_text({1, -1}), "embedding: id -1 is not in a table of 30 rows"},
       {&bert, one_text({1, 2}, 2), "embedding: id 2 is not in a table of 2 rows"},
@@ -130,19 +130,20 @@ TEST(Bert, RefusesTokensThatDoNotFit) {
 
 TEST(EncoderKind, MpnetHasPositionsAboveOneAndDistilBertNoTypes) {
   GoldenCopy changed("encoders/mpnet");
-  const Bert mpnet = Bert::load(changed / ""), distilbert = Bert::load(golden_path("encoders/distilbert"));
+  const TextEncoder mpnet = TextEncoder::load(changed / ""),
+                    distilbert = TextEncoder::load(golden_path("encoders/distilbert"));
   EXPECT_EQ(mpnet.config().positions, 200);  // 202 rows
   // The id of its padding is 1 whatever config.json says, as in transformers.
   changed.config["pad_token_id"] = 0;
   changed.config.erase("relative_attention_num_buckets");  // transformers' default
   changed.put("config.json", changed.config.dump());
   const TokenBatch text = one_text({0, 7, 1, 9, 2});
-  EXPECT_TRUE(same_bits(Bert::load(changed / "").forward(text), mpnet.forward(text)));
+  EXPECT_TRUE(same_bits(TextEncoder::load(changed / "").forward(text), mpnet.forward(text)));
   EXPECT_TRUE(same_bits(distilbert.forward(one_text({3, 4, 5})), distilbert.forward(one_text({3, 4, 5}, 7))));
 }
 
 // The largest sizes that a config may name do not fit the tensors, which is found before anything is allocated.
-TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
+TEST(TextEncoderFolder, EveryBrokenRuleOfTheConfigIsNamed) {
   std::string edits = R"(
 . = [] => the document must be an object, is array
 . = null => the document must be an object, is null
@@ -195,31 +196,31 @@ TEST(BertFolder, EveryBrokenRuleOfTheConfigIsNamed) {
     for (const char* size : {"0", "2147483648"})
       edits += fmt::format("/{0} = {1} => {0} is {1}, must be 1 to 1048576\n", key, size);
   }
-  expect_configs_refused<Bert>("bert/tiny", edits);
-  expect_configs_refused<Bert>("encoders/roberta", R"(
+  expect_configs_refused<TextEncoder>("bert/tiny", edits);
+  expect_configs_refused<TextEncoder>("encoders/roberta", R"(
 /pad_token_id = 33 => max_position_embeddings is 34, must be above pad_token_id + 1, 34: positions begin there
 /pad_token_id = 290 => pad_token_id is 290, must be 0 to 289
 /pad_token_id => pad_token_id is missing
 /is_decoder = true => is_decoder must be false for this model
 )");
-  expect_configs_refused<Bert>("encoders/mpnet", R"(
+  expect_configs_refused<TextEncoder>("encoders/mpnet", R"(
 /max_position_embeddings = 2
     => max_position_embeddings is 2, must be above the padding's id + 1, 2: positions begin there
 /num_attention_heads = 6
     => model.safetensors: tensor "mpnet.encoder.relative_attention_bias.weight" is [32, 3]; it must be [32, 6]
 )");
-  expect_configs_refused<Bert>("encoders/distilbert", R"(
+  expect_configs_refused<TextEncoder>("encoders/distilbert", R"(
 /n_heads = 5 => n_heads is 5, must divide dim, 12
 /model_type = "bert" => hidden_size is missing
 )");
   const GoldenCopy folder("bert/tiny");
   folder.put("config.json", std::string((1 << 20) + 1, ' '));
-  EXPECT_EQ(refusal_of<Bert>(folder), "config.json: 1048577 bytes exceed the limit of 1048576");
+  EXPECT_EQ(refusal_of<TextEncoder>(folder), "config.json: 1048577 bytes exceed the limit of 1048576");
 }
 
 const std::string kBias = "bert.encoder.layer.1.output.dense.bias";
 
-TEST(BertFolder, EveryBrokenTensorIsNamed) {
+TEST(TextEncoderFolder, EveryBrokenTensorIsNamed) {
   const std::string up = "bert.encoder.layer.0.intermediate.dense.weight",
                     word = "bert.embeddings.word_embeddings.weight", beyond = "bert.encoder.layer.2.output.dense.bias";
   const std::tuple<std::string, std::string, Tensor> cases[] = {
@@ -237,7 +238,7 @@ TEST(BertFolder, EveryBrokenTensorIsNamed) {
   SafeTensors content = read_safetensors(kTiny + "/model.safetensors");
   const auto expect_refused = [&](const SafeTensors& changed, const std::string& name, const std::string& fault) {
     write_safetensors(folder / "model.safetensors", changed);
-    EXPECT_EQ(refusal_of<Bert>(folder), "model.safetensors: tensor \"" + name + "\" " + fault);
+    EXPECT_EQ(refusal_of<TextEncoder>(folder), "model.safetensors: tensor \"" + name + "\" " + fault);
   };
   for (const auto& [name, fault, tensor] : cases) {
     SafeTensors changed = content;
@@ -274,12 +275,12 @@ struct Sharded {
   std::map<std::string, std::string> map;  // from the tensor to its file
 };
 
-Tensor hidden(const std::string& folder) { return Bert::load(folder).forward(one_text({3, 1, 4})); }
+Tensor hidden(const std::string& folder) { return TextEncoder::load(folder).forward(one_text({3, 1, 4})); }
 
 TEST(FolderTensors, SeveralFilesAreTheModelOfOne) {
   const Sharded model;
   model.write();
-  EXPECT_EQ(Bert::check(model.folder / "").vocab, 30);
+  EXPECT_EQ(TextEncoder::check(model.folder / "").vocab, 30);
   EXPECT_TRUE(same_bits(hidden(model.folder / ""), hidden(kTiny)));
   std::vector<std::string> files = {model.folder / "./model.safetensors.index.json"};
   for (const std::size_t number : {1, 2, 3}) files.push_back(model.folder / ("./" + file_name(number)));
@@ -308,20 +309,21 @@ TEST(FolderTensors, FilesMustBeThereAndHaveWhatTheIndexListsAndTheModelNeeds) {
     if (tensor) model.files.at(file).tensors[name] = *tensor;
     if (listed) model.map[name] = file;
     model.write();
-    EXPECT_EQ(refusal_of<Bert>(model.folder), message);
+    EXPECT_EQ(refusal_of<TextEncoder>(model.folder), message);
   }
   Sharded elsewhere;  // listed in another file than the one that has it
   elsewhere.map.at(kBias) = file_name(file == file_name(1) ? 2 : 1);
   elsewhere.write();
-  EXPECT_NE(refusal_of<Bert>(elsewhere.folder).find("tensor \"" + kBias + "\" is "), std::string::npos);
+  EXPECT_NE(refusal_of<TextEncoder>(elsewhere.folder).find("tensor \"" + kBias + "\" is "), std::string::npos);
   // A file that is missing is named.
   const GoldenCopy alone("bert/tiny");
   std::filesystem::remove(alone / "model.safetensors");
   Sharded model;
   model.write();
   std::filesystem::remove(model.folder / file_name(2));
-  EXPECT_NE(message_of<IoError>([&] { Bert::check(model.folder / ""); }).find(file_name(2)), std::string::npos);
-  EXPECT_NE(message_of<IoError>([&] { Bert::check(alone / ""); }).find("model.safetensors: "), std::string::npos);
+  EXPECT_NE(message_of<IoError>([&] { TextEncoder::check(model.folder / ""); }).find(file_name(2)), std::string::npos);
+  EXPECT_NE(message_of<IoError>([&] { TextEncoder::check(alone / ""); }).find("model.safetensors: "),
+            std::string::npos);
 }
 
 }  // namespace

@@ -1,29 +1,33 @@
-// Marian and recurrent encoder-decoders: every option together with every other, by the slopes of the loss, decoding
-// step by step and the folder; the recurrent ones beside torch, their masks and what an observer sees of the gradients.
+// Transformers and recurrent encoder-decoders: every option together with every other, by the slopes of the loss,
+// decoding step by step and the folder; the recurrent ones beside torch, their masks and what an observer sees of the
+// gradients.
 #include "qkv/models/encoder_decoder.h"
 
 #include <fmt/format.h>
 
 #include "jacobian.h"
+#include "lab/models/recurrent_encoder_decoder.h"
+#include "lab/models/recurrent_family.h"
+#include "lab/models/recurrent_folder.h"
 #include "models/models_for_test.h"
-#include "models/seq2seq_folder.h"
 #include "qkv/layers/initial_weights.h"
-#include "qkv/models/marian.h"
-#include "qkv/models/seq2seq.h"
+#include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/random.h"
 
 namespace qkv::test {
 namespace {
+
+[[maybe_unused]] const bool kWithRecurrent = (add_recurrent_family(), true);
 
 using testing::same_bits;
 
 constexpr std::int32_t kPaddingToken = 10;
 
 // Config `i` of all.
-void set_options(int i, MarianConfig& config) {
+void set_options(int i, TransformerEncoderDecoderConfig& config) {
   constexpr Activation kActivations[] = {Activation::relu, Activation::gelu, Activation::silu};
   const auto takes = [&](int option) { return i / option % 2 == 1; };
-  config = {.kind = takes(1) ? MarianKind::bart : MarianKind::marian,
+  config = {.kind = takes(1) ? TransformerEncoderDecoderKind::bart : TransformerEncoderDecoderKind::marian,
             .vocab = 13,
             .target_vocab = takes(2) ? 11 : 0,
             .positions = 9,
@@ -37,14 +41,14 @@ void set_options(int i, MarianConfig& config) {
             .activation = kActivations[i / 32],
             .norm_order = takes(4) ? NormOrder::pre : NormOrder::post,
             .normalization = takes(8) ? Normalization::rms : Normalization::layer,
-            .position_kind = takes(16) ? MarianPositions::rotary : MarianPositions::of_kind,
+            .position_kind = takes(16) ? TransformerPositions::rotary : TransformerPositions::of_kind,
             .padding = kPaddingToken,
             .start = kPaddingToken};
 }
 
-void set_options(int i, Seq2SeqConfig& config) {
+void set_options(int i, RecurrentEncoderDecoderConfig& config) {
   const bool two_tables = i / 80 == 1;
-  config = {.kind = seq2seq_kinds()[static_cast<std::size_t>(i % 4)].second,
+  config = {.kind = recurrent_attention_kinds()[static_cast<std::size_t>(i % 4)].second,
             .cell = recurrent_cells()[static_cast<std::size_t>(i / 4 % 5)].second,
             .vocab = two_tables ? 13 : 11,
             .target_vocab = two_tables ? 11 : 0,
@@ -57,23 +61,26 @@ void set_options(int i, Seq2SeqConfig& config) {
 }
 
 // A bend, which a step may cross.
-bool has_bend(const MarianConfig& config) { return config.activation == Activation::relu; }
-bool has_bend(const Seq2SeqConfig& config) { return config.cell == RecurrentCell::rnn_relu; }
+bool has_bend(const TransformerEncoderDecoderConfig& config) { return config.activation == Activation::relu; }
+bool has_bend(const RecurrentEncoderDecoderConfig& config) { return config.cell == RecurrentCell::rnn_relu; }
 
 // Of decoding beside the whole pass. Recurrent decoders have the same bits, but of dot products: single queries have a
 // kernel of their own, which adds in another order.
-double step_tolerance(const MarianConfig&) { return 1e-5; }
-double step_tolerance(const Seq2SeqConfig& config) { return config.kind == Seq2SeqKind::dot ? 2e-6 : 0; }
+double step_tolerance(const TransformerEncoderDecoderConfig&) { return 1e-5; }
+double step_tolerance(const RecurrentEncoderDecoderConfig& config) {
+  return config.kind == RecurrentAttentionKind::dot ? 2e-6 : 0;
+}
 
 template <class OneModel>
 class MarianAndSeq2Seq : public ::testing::Test {
  protected:
-  using Config = std::conditional_t<std::is_same_v<OneModel, Marian>, MarianConfig, Seq2SeqConfig>;
+  using Config = std::conditional_t<std::is_same_v<OneModel, TransformerEncoderDecoder>,
+                                    TransformerEncoderDecoderConfig, RecurrentEncoderDecoderConfig>;
 
   // Of all configs, or every seventh: any two choices come together in one of those, too.
   template <class Check>
   void for_each_config(int step, const Check& check) {
-    for (int i = 0; i < (std::is_same_v<OneModel, Marian> ? 96 : 160); i += step) {
+    for (int i = 0; i < (std::is_same_v<OneModel, TransformerEncoderDecoder> ? 96 : 160); i += step) {
       SCOPED_TRACE(fmt::format("config {} of set_options()", i));
       Config config;
       set_options(i, config);
@@ -84,7 +91,7 @@ class MarianAndSeq2Seq : public ::testing::Test {
   const PairBatch pairs_ = pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}, {{7, 0}, {6, 0}}});
 };
 
-using BothModels = ::testing::Types<Marian, Seq2Seq>;
+using BothModels = ::testing::Types<TransformerEncoderDecoder, RecurrentEncoderDecoder>;
 TYPED_TEST_SUITE(MarianAndSeq2Seq, BothModels);
 
 // w += step * direction for all weights, directions drawn by the order; returns the sum of gradient * direction.
@@ -169,7 +176,7 @@ TYPED_TEST(MarianAndSeq2Seq, StepsGiveWhatTheWholePassGivesInAnyCompanyAndOnAnyT
   });
 }
 
-TEST(Seq2Seq, IsTorchs) {
+TEST(RecurrentEncoderDecoder, IsTorchs) {
   const auto golden = golden_tensors("seq2seq/seq2seq.safetensors");
   const auto offsets = [&](const char* name) {
     const Tensor& lengths = golden.at(name);
@@ -187,11 +194,11 @@ TEST(Seq2Seq, IsTorchs) {
   };
   int cases = 0;
   for (int i = 0; i < 80; ++i) {
-    Seq2SeqConfig config;
+    RecurrentEncoderDecoderConfig config;
     set_options(i, config);
     config.model_dim = 4;
     const std::string name =
-        fmt::format("{}_{}_{}.", seq2seq_kinds()[static_cast<std::size_t>(i % 4)].first,
+        fmt::format("{}_{}_{}.", recurrent_attention_kinds()[static_cast<std::size_t>(i % 4)].first,
                     recurrent_cells()[static_cast<std::size_t>(i / 4 % 5)].first, config.directions);
     if (config.layers != 2 || !golden.contains(name + "loss")) continue;
     SCOPED_TRACE(name);
@@ -202,7 +209,7 @@ TEST(Seq2Seq, IsTorchs) {
     for (const auto& [key, tensor] : part(name + "gradients.")) largest = std::max(largest, testing::largest(tensor));
     for (const auto& [dtype, tolerance] : {std::pair(Dtype::f64, 1e-12), {Dtype::f32, 1e-5}}) {
       Weights weights(part(name + "weights."), "golden", dtype);
-      Seq2Seq model(config, weights);
+      RecurrentEncoderDecoder model(config, weights);
       weights.expect_empty();
       const auto expect_same = [&, most = largest * tolerance](const Tensor& given, const std::string& of) {
         EXPECT_LE(testing::difference(given, golden.at(name + of)), most) << of;
@@ -219,17 +226,19 @@ TEST(Seq2Seq, IsTorchs) {
   EXPECT_EQ(cases, 24);
 }
 
-constexpr Seq2SeqKind kAttending[] = {Seq2SeqKind::additive, Seq2SeqKind::dot, Seq2SeqKind::bilinear};
+constexpr RecurrentAttentionKind kAttending[] = {RecurrentAttentionKind::additive, RecurrentAttentionKind::dot,
+                                                 RecurrentAttentionKind::bilinear};
 
-Seq2Seq attending(Seq2SeqKind kind) {
+RecurrentEncoderDecoder attending(RecurrentAttentionKind kind) {
   Weights weights = initial_weights(3, Dtype::f64);
-  return Seq2Seq({.kind = kind, .vocab = 11, .positions = 9, .model_dim = 6, .padding = 10, .start = 10}, weights);
+  return RecurrentEncoderDecoder(
+      {.kind = kind, .vocab = 11, .positions = 9, .model_dim = 6, .padding = 10, .start = 10}, weights);
 }
 
 PairBatch one_pair() { return pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 0}}}); }
 
 // Times a factor: the columns of the matrices that read a context behind a state or an embedding.
-void scale_contexts(Seq2Seq& model, double factor) {
+void scale_contexts(RecurrentEncoderDecoder& model, double factor) {
   const std::int64_t dim = model.config().model_dim;
   model.update([&](const std::string& name, Parameter& own) {
     const bool reads_contexts = name == "readout.weight" || name == "decoder.rnn.weight_ih_l0";
@@ -240,7 +249,7 @@ void scale_contexts(Seq2Seq& model, double factor) {
   });
 }
 
-double log_probability(const Seq2Seq& model, const PairBatch& batch, std::int64_t token) {
+double log_probability(const RecurrentEncoderDecoder& model, const PairBatch& batch, std::int64_t token) {
   const Tensor logits = model.logits(batch);
   const double* row = logits.data<double>() + token * logits.size(1);
   double sum = 0;
@@ -251,9 +260,9 @@ double log_probability(const Seq2Seq& model, const PairBatch& batch, std::int64_
 // Whatever reads a context reads it times 1 + e: the slope at e = 0 is the sum of gradient * context over all steps.
 TEST(HeadsGradient, OfARecurrentDecoderIsTheSlopeOfItsContexts) {
   constexpr double kStep = 1e-5;
-  for (const Seq2SeqKind kind : kAttending) {
+  for (const RecurrentAttentionKind kind : kAttending) {
     for (const std::int64_t token : {0, 3}) {
-      Seq2Seq model = attending(kind);
+      RecurrentEncoderDecoder model = attending(kind);
       SeenByName forward, backward;
       model.logits(one_pair(), {}, &forward);
       model.backward(one_pair(), {.only = token, .observer = &backward});
@@ -276,8 +285,8 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
   Tensor visible = Tensor::zeros({1, 1, 4}, Dtype::u8);
   for (const std::int64_t j : {0, 1, 3}) visible.data<std::uint8_t>()[j] = 1;
   const Mask mask = Mask::boolean(visible);
-  for (const Seq2SeqKind kind : kAttending) {
-    const Seq2Seq model = attending(kind);
+  for (const RecurrentAttentionKind kind : kAttending) {
+    const RecurrentEncoderDecoder model = attending(kind);
     SeenByName whole, hidden;
     model.logits(one_pair(), {}, &whole);
     const Tensor logits = model.logits(one_pair(), {.masks = {.memory = std::span(&mask, 1)}}, &hidden);
@@ -285,7 +294,7 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
     const Tensor& after = hidden.all.at("decoder.attention.0.weights");
     for (std::int64_t i = 0; i < 4; ++i) {
       EXPECT_EQ(after.view().at<double>({i, 0, 2}), 0);
-      if (kind == Seq2SeqKind::additive && i > 0) continue;
+      if (kind == RecurrentAttentionKind::additive && i > 0) continue;
       for (const std::int64_t j : {0, 1, 3}) {
         const double share = before.view().at<double>({i, 0, j}) / (1 - before.view().at<double>({i, 0, 2}));
         EXPECT_NEAR(after.view().at<double>({i, 0, j}), share, 1e-12);
@@ -298,10 +307,10 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
   }
 }
 
-TEST(Seq2Seq, RefusesWhatItCannotBe) {
-  Seq2SeqConfig config;
+TEST(RecurrentEncoderDecoder, RefusesWhatItCannotBe) {
+  RecurrentEncoderDecoderConfig config;
   set_options(0, config);
-  const Seq2Seq model = Seq2Seq::initial(config, 1);
+  const RecurrentEncoderDecoder model = RecurrentEncoderDecoder::initial(config, 1);
   const std::pair<PairBatch, std::string> batches[] = {
       {pairs_of({{{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {0}}}),
        "positions: sequence 0 has 10 rows; there are positions for 0 to 9"},

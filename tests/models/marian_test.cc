@@ -1,10 +1,9 @@
 // Marian and BART against transformers (tests/golden/marian/make.py): the folder, the logits, the gradients and ten
 // steps of training; and what must hold of any model: padding stays out, threads do not show.
-#include "qkv/models/marian.h"
-
 #include "jacobian.h"
-#include "models/marian_folder.h"
+#include "models/encoder_decoders/transformer_encoder_decoder_folder.h"
 #include "models/models_for_test.h"
+#include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/random.h"
 #include "qkv/threads.h"
 #include "qkv/train/adam.h"
@@ -22,7 +21,7 @@ double relative(const TensorView& actual, const TensorView& expected) {
   return testing::difference(actual, expected) / testing::largest(expected);
 }
 
-void step(Adam& adam, double rate, double scale, Marian& model) {
+void step(Adam& adam, double rate, double scale, TransformerEncoderDecoder& model) {
   adam.begin_step(rate, scale);
   model.update([&](const std::string& name, Parameter& own) { adam.step(name, own); });
 }
@@ -52,7 +51,7 @@ class MarianGolden : public ::testing::TestWithParam<std::string> {
       golden_tensors("marian/" + (GetParam() == "tiny" ? "marian" : GetParam()) + ".safetensors");
   const PairBatch batch_ = golden_batch(expected_);
   const std::string folder_ = golden_path("marian/" + GetParam());
-  Marian model_ = Marian::load(folder_);
+  TransformerEncoderDecoder model_ = TransformerEncoderDecoder::load(folder_);
 };
 
 INSTANTIATE_TEST_SUITE_P(, MarianGolden, ::testing::Values("tiny", "bart", "separate", "mbart", "own"),
@@ -88,7 +87,7 @@ TEST_P(MarianGolden, SavesWhatItLoads) {
   const auto given = read_safetensors(folder_ + "/model.safetensors").tensors;
   ASSERT_EQ(saved.size(), given.size());
   for (const auto& [name, tensor] : given) expect_equal(saved.at(name), tensor);
-  const Marian again = Marian::load(folder / "");
+  const TransformerEncoderDecoder again = TransformerEncoderDecoder::load(folder / "");
   EXPECT_EQ(again.config(), model_.config());
   const auto value_in = [](const std::string& config, const char* key) {
     return nlohmann::json::parse(slurp(config)).value(key, nlohmann::json());
@@ -100,7 +99,7 @@ TEST_P(MarianGolden, SavesWhatItLoads) {
 }
 
 // A bare BartModel, without what makes logits: its names lack a part, and the bias of the logits is 0.
-TEST(Marian, OpensABareModel) {
+TEST(TransformerEncoderDecoder, OpensABareModel) {
   const GoldenCopy folder("marian/bart");
   SafeTensors content;
   for (const auto& [name, tensor] : golden_tensors("marian/bart/model.safetensors")) {
@@ -108,8 +107,8 @@ TEST(Marian, OpensABareModel) {
   }
   write_safetensors(folder / "model.safetensors", content);
   const PairBatch batch = golden_batch(golden_tensors("marian/bart.safetensors"));
-  const Marian whole = Marian::load(golden_path("marian/bart"));
-  Tensor logits = Marian::load(folder / "").logits(batch);
+  const TransformerEncoderDecoder whole = TransformerEncoderDecoder::load(golden_path("marian/bart"));
+  Tensor logits = TransformerEncoderDecoder::load(folder / "").logits(batch);
   whole.visit([&](const std::string& name, const Parameter& bias) {
     for (std::int64_t i = 0; name == kLogitsBias && i < logits.element_count(); ++i) {
       logits.data<float>()[i] += bias.value.data<float>()[i % logits.size(1)];
@@ -118,31 +117,33 @@ TEST(Marian, OpensABareModel) {
   EXPECT_LE(testing::difference(logits, whole.logits(batch)), 1e-5);
 }
 
-TEST(Marian, SavesHalfTheBytes) {
+TEST(TransformerEncoderDecoder, SavesHalfTheBytes) {
   const TemporaryFolder folder;
-  const Marian model = Marian::load(golden_path("marian/tiny"));
+  const TransformerEncoderDecoder model = TransformerEncoderDecoder::load(golden_path("marian/tiny"));
   model.save(folder / "", Dtype::bf16);
   for (const auto& [name, tensor] : read_safetensors(folder / "model.safetensors").tensors) {
     EXPECT_EQ(tensor.dtype(), Dtype::bf16) << name;
   }
   const PairBatch batch = golden_batch(golden_tensors("marian/marian.safetensors"));
-  EXPECT_LT(relative(Marian::load(folder / "").logits(batch), model.logits(batch)), 0.05);  // weights of eight bits
+  EXPECT_LT(relative(TransformerEncoderDecoder::load(folder / "").logits(batch), model.logits(batch)),
+            0.05);  // weights of eight bits
 }
 
 // The tied table may be there under all its names.
-TEST(Marian, TiesWhatIsThereTwice) {
+TEST(TransformerEncoderDecoder, TiesWhatIsThereTwice) {
   const GoldenCopy folder("marian/tiny");
   SafeTensors content = read_safetensors(folder / "model.safetensors");
   Tensor& table = content.tensors["lm_head.weight"] = Tensor::copy(content.tensors.at("model.shared.weight"));
   write_safetensors(folder / "model.safetensors", content);
-  Marian::load(folder / "");
+  TransformerEncoderDecoder::load(folder / "");
   table.data<float>()[0] += 1;
   write_safetensors(folder / "model.safetensors", content);
-  EXPECT_NE(message_of<FormatError>([&] { Marian::load(folder / ""); }).find("they are tied"), std::string::npos);
+  EXPECT_NE(message_of<FormatError>([&] { TransformerEncoderDecoder::load(folder / ""); }).find("they are tied"),
+            std::string::npos);
 }
 
-TEST(Marian, RefusesOtherConfigs) {
-  expect_configs_refused<Marian>("marian/tiny", R"(
+TEST(TransformerEncoderDecoder, RefusesOtherConfigs) {
+  expect_configs_refused<TransformerEncoderDecoder>("marian/tiny", R"(
 /model_type = "pegasus" => model_type is "pegasus"; the supported encoder-decoders are "marian", "bart", "mbart" and
     "qkv"
 /activation_function = "tanh" => activation_function must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or
@@ -154,7 +155,7 @@ TEST(Marian, RefusesOtherConfigs) {
 /d_model = 0 => d_model is 0, must be 1 to 1048576
 /vocab_size => vocab_size is missing
 )");
-  expect_configs_refused<Marian>("marian/bart", R"(
+  expect_configs_refused<TransformerEncoderDecoder>("marian/bart", R"(
 /model_type = 7 => model_type must be a string, is number
 /normalize_before = true => normalize_before must be false for this model
 /add_final_layer_norm = true => add_final_layer_norm must be false for this model
@@ -169,8 +170,8 @@ TEST(Marian, RefusesOtherConfigs) {
 )");
 }
 
-TEST(Marian, RefusesBatchesThatDoNotFit) {
-  const Marian model = Marian::load(golden_path("marian/tiny"));
+TEST(TransformerEncoderDecoder, RefusesBatchesThatDoNotFit) {
+  const TransformerEncoderDecoder model = TransformerEncoderDecoder::load(golden_path("marian/tiny"));
   const std::vector<std::int32_t> ten(10, 1), unknown{23};
   EXPECT_EQ(message_of<std::invalid_argument>([&] { model.encode(ten, offsets_for({10})); }),
             "positions: sequence 0 has 10 rows; there are positions for 0 to 9");
@@ -182,23 +183,23 @@ TEST(Marian, RefusesBatchesThatDoNotFit) {
   EXPECT_EQ(model.encode({}, offsets_for({0})).shape(), (Dims{0, 12}));
 }
 
-Marian toy() {
-  return Marian::initial({.vocab = 10,
-                          .positions = 8,
-                          .model_dim = 32,
-                          .encoder_layers = 1,
-                          .decoder_layers = 1,
-                          .encoder_heads = 4,
-                          .decoder_heads = 4,
-                          .encoder_ff_dim = 64,
-                          .decoder_ff_dim = 64,
-                          .end = 0,
-                          .padding = 9,
-                          .start = 9},
-                         1);
+TransformerEncoderDecoder toy() {
+  return TransformerEncoderDecoder::initial({.vocab = 10,
+                                             .positions = 8,
+                                             .model_dim = 32,
+                                             .encoder_layers = 1,
+                                             .decoder_layers = 1,
+                                             .encoder_heads = 4,
+                                             .decoder_heads = 4,
+                                             .encoder_ff_dim = 64,
+                                             .decoder_ff_dim = 64,
+                                             .end = 0,
+                                             .padding = 9,
+                                             .start = 9},
+                                            1);
 }
 
-TEST(Marian, TrainingHasTheSameBitsForAnyNumberOfThreadsAndLeavesPaddingZero) {
+TEST(TransformerEncoderDecoder, TrainingHasTheSameBitsForAnyNumberOfThreadsAndLeavesPaddingZero) {
   Random random(1);
   std::vector<TokenPair> pairs(300);
   for (auto& [source, target] : pairs) {
@@ -212,7 +213,7 @@ TEST(Marian, TrainingHasTheSameBitsForAnyNumberOfThreadsAndLeavesPaddingZero) {
   std::map<std::string, Tensor> expected;
   for (const int threads : {1, 2, 3}) {
     set_threads(threads);
-    Marian model = toy();
+    TransformerEncoderDecoder model = toy();
     testing::want_gradients(model);
     Adam adam({.weight_decay = 0.1});
     for (std::uint64_t i = 0; i < 3; ++i) {
@@ -230,7 +231,7 @@ TEST(Marian, TrainingHasTheSameBitsForAnyNumberOfThreadsAndLeavesPaddingZero) {
   EXPECT_EQ(expected.at(kLogitsBias).data<float>()[9], 0);
 }
 
-TEST(Marian, DropoutFollowsItsSeed) {
+TEST(TransformerEncoderDecoder, DropoutFollowsItsSeed) {
   const auto loss_with = [batch = pairs_of({{{1, 2, 0}, {2, 1, 0}}})](double p, std::uint64_t seed) {
     return toy().backward(batch, {.dropout = p, .seed = seed}).sum;
   };

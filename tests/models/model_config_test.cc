@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "models/models_for_test.h"
-#include "qkv/models/bert.h"
-#include "qkv/models/marian.h"
+#include "qkv/models/text_encoder.h"
+#include "qkv/models/transformer_encoder_decoder.h"
 
 namespace qkv::test {
 namespace {
@@ -59,15 +59,15 @@ std::string opened(const json& config) {
   const TemporaryFolder folder;
   folder.put("config.json", config.dump());
   try {
-    if (Marian::is_in(folder / "")) {
-      const MarianConfig c = Marian::read_config(folder / "");
-      return fmt::format("Marian: {} and {} layers of {}, {} positions, {}, {} norms", c.encoder_layers,
-                         c.decoder_layers, c.model_dim, c.positions, name_of(c.activation),
+    if (TransformerEncoderDecoder::is_in(folder / "")) {
+      const TransformerEncoderDecoderConfig c = TransformerEncoderDecoder::read_config(folder / "");
+      return fmt::format("TransformerEncoderDecoder: {} and {} layers of {}, {} positions, {}, {} norms",
+                         c.encoder_layers, c.decoder_layers, c.model_dim, c.positions, name_of(c.activation),
                          c.norm_order == NormOrder::pre ? "pre" : "post");
     }
-    const BertConfig c = Bert::read_config(folder / "");
-    return fmt::format("Bert: {} layers of {}, {} positions, {} types, {}", c.layers, c.model_dim, c.positions, c.types,
-                       name_of(c.activation));
+    const TextEncoderConfig c = TextEncoder::read_config(folder / "");
+    return fmt::format("TextEncoder: {} layers of {}, {} positions, {} types, {}", c.layers, c.model_dim, c.positions,
+                       c.types, name_of(c.activation));
   } catch (const FormatError& error) {
     const std::string message = error.what(), file = "//config.json: ";
     return message.substr(message.rfind(file) + file.size());
@@ -78,35 +78,35 @@ std::string opened(const json& config) {
 // knows, and null, which stands for the default; or are refused.
 TEST(ModelConfig, WellKnownModels) {
   for (const JsonEdit& model : json_edits(R"(
-bert bert-base-uncased = {} => Bert: 12 layers of 768, 512 positions, 2 types, gelu
+bert bert-base-uncased = {} => TextEncoder: 12 layers of 768, 512 positions, 2 types, gelu
 bert bert-base-multilingual-cased = {"directionality": "bidi", "pooler_fc_size": 768, "pooler_type":
-    "first_token_transform"} => Bert: 12 layers of 768, 512 positions, 2 types, gelu
+    "first_token_transform"} => TextEncoder: 12 layers of 768, 512 positions, 2 types, gelu
 bert all-MiniLM-L6-v2 = {"gradient_checkpointing": false, "hidden_size": 384, "num_hidden_layers": 6,
-    "position_embedding_type": "absolute", "use_cache": true} => Bert: 6 layers of 384, 512 positions, 2 types, gelu
+    "position_embedding_type": "absolute", "use_cache": true} => TextEncoder: 6 layers of 384, 512 positions, 2 types, gelu
 bert bge-small-en-v1.5 = {"classifier_dropout": null, "hidden_size": 384, "id2label": {"0": "L"}}
-    => Bert: 12 layers of 384, 512 positions, 2 types, gelu
-bert tanh-GELU = {"hidden_act": "gelu_pytorch_tanh"} => Bert: 12 layers of 768, 512 positions, 2 types, gelu_new
-roberta roberta-base = {} => Bert: 12 layers of 768, 512 positions, 1 types, gelu
-roberta codebert-base = {"output_past": true} => Bert: 12 layers of 768, 512 positions, 1 types, gelu
-xlm-roberta xlm-roberta-base = {} => Bert: 12 layers of 768, 512 positions, 1 types, gelu
+    => TextEncoder: 12 layers of 384, 512 positions, 2 types, gelu
+bert tanh-GELU = {"hidden_act": "gelu_pytorch_tanh"} => TextEncoder: 12 layers of 768, 512 positions, 2 types, gelu_new
+roberta roberta-base = {} => TextEncoder: 12 layers of 768, 512 positions, 1 types, gelu
+roberta codebert-base = {"output_past": true} => TextEncoder: 12 layers of 768, 512 positions, 1 types, gelu
+xlm-roberta xlm-roberta-base = {} => TextEncoder: 12 layers of 768, 512 positions, 1 types, gelu
 xlm-roberta bge-m3 = {"hidden_size": 1024, "max_position_embeddings": 8194, "num_attention_heads": 16,
-    "num_hidden_layers": 24} => Bert: 24 layers of 1024, 8192 positions, 1 types, gelu
-distilbert distilbert-base-uncased = {} => Bert: 6 layers of 768, 512 positions, 0 types, gelu
+    "num_hidden_layers": 24} => TextEncoder: 24 layers of 1024, 8192 positions, 1 types, gelu
+distilbert distilbert-base-uncased = {} => TextEncoder: 6 layers of 768, 512 positions, 0 types, gelu
 distilbert distilbert-base-multilingual-cased = {"output_past": true, "vocab_size": 119547}
-    => Bert: 6 layers of 768, 512 positions, 0 types, gelu
-mpnet all-mpnet-base-v2 = {} => Bert: 12 layers of 768, 512 positions, 0 types, gelu
-opus-mt opus-mt-en-de = {} => Marian: 6 and 6 layers of 512, 512 positions, swish, post norms
+    => TextEncoder: 6 layers of 768, 512 positions, 0 types, gelu
+mpnet all-mpnet-base-v2 = {} => TextEncoder: 12 layers of 768, 512 positions, 0 types, gelu
+opus-mt opus-mt-en-de = {} => TransformerEncoderDecoder: 6 and 6 layers of 512, 512 positions, swish, post norms
 opus-mt opus-mt-tc-big-en-fi = {"activation_function": "relu", "d_model": 1024, "decoder_vocab_size": 58101,
     "max_position_embeddings": 1024, "share_encoder_decoder_embeddings": true}
-    => Marian: 6 and 6 layers of 1024, 1024 positions, relu, post norms
-bart bart-base = {} => Marian: 6 and 6 layers of 768, 1024 positions, gelu, post norms
+    => TransformerEncoderDecoder: 6 and 6 layers of 1024, 1024 positions, relu, post norms
+bart bart-base = {} => TransformerEncoderDecoder: 6 and 6 layers of 768, 1024 positions, gelu, post norms
 bart-large bart-large-cnn = {"force_bos_token_to_be_generated": true, "vocab_size": 50264}
-    => Marian: 12 and 12 layers of 1024, 1024 positions, gelu, post norms
+    => TransformerEncoderDecoder: 12 and 12 layers of 1024, 1024 positions, gelu, post norms
 bart-large distilbart-cnn-12-6 = {"decoder_layers": 6, "extra_pos_embeddings": 2}
-    => Marian: 12 and 6 layers of 1024, 1024 positions, gelu, post norms
-mbart mbart-large-50 = {} => Marian: 12 and 12 layers of 1024, 1024 positions, gelu, pre norms
+    => TransformerEncoderDecoder: 12 and 6 layers of 1024, 1024 positions, gelu, post norms
+mbart mbart-large-50 = {} => TransformerEncoderDecoder: 12 and 12 layers of 1024, 1024 positions, gelu, pre norms
 bert = {"hidden_dropout_prob": 0.5, "classifier_dropout": 0.3, "use_cache": false, "is_decoder": null, "pruned_heads":
-    {}, "problem_type": "regression", "my_own_key": [1, 2]} => Bert: 12 layers of 768, 512 positions, 2 types, gelu
+    {}, "problem_type": "regression", "my_own_key": [1, 2]} => TextEncoder: 12 layers of 768, 512 positions, 2 types, gelu
 distilbert = {"quantization_config": {"load_in_4bit": true}} => quantization_config must be null for this model
 distilbert = {"activation": "quick_gelu"}
     => activation must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu"

@@ -1,7 +1,7 @@
 // What a model costs: its weights once, in the type in which they are kept, and one tensor more while they load.
 #include "memory_for_test.h"
-#include "qkv/models/bert.h"
-#include "qkv/models/marian.h"
+#include "qkv/models/text_encoder.h"
+#include "qkv/models/transformer_encoder_decoder.h"
 #include "sanitizers.h"
 
 #ifndef QKV_SANITIZED  // sanitizers need memory of their own
@@ -30,11 +30,11 @@ void expect_memory(const Load& load, std::int64_t weights, std::int64_t while_lo
 }
 
 TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
-  const BertConfig config{
+  const TextEncoderConfig config{
       .vocab = 8000, .positions = 64, .types = 2, .model_dim = 512, .layers = 4, .heads = 8, .ff_dim = 2048};
   const auto build = [&](WeightStorage storage) {
     Weights weights = zero_weights(storage);
-    return Bert(config, weights);
+    return TextEncoder(config, weights);
   };
   const std::int64_t bytes = 4 * count_of(build(WeightStorage::full)), table = 8000 * 512 * 4, layers = bytes - table;
   EXPECT_GT(bytes, 60 * kMebibyte);
@@ -47,23 +47,23 @@ TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
 TEST(ModelMemory, ATranslatorKeepsItsWeightsOnceAndLoadsThemOneByOne) {
   const TemporaryFolder folder;
   Weights weights = zero_weights();
-  std::optional<Marian> model(std::in_place,
-                              MarianConfig{.vocab = 8000,
-                                           .positions = 64,
-                                           .model_dim = 512,
-                                           .encoder_layers = 2,
-                                           .decoder_layers = 2,
-                                           .encoder_heads = 8,
-                                           .decoder_heads = 8,
-                                           .encoder_ff_dim = 2048,
-                                           .decoder_ff_dim = 2048,
-                                           .padding = 1},
-                              weights);
+  std::optional<TransformerEncoderDecoder> model(std::in_place,
+                                                 TransformerEncoderDecoderConfig{.vocab = 8000,
+                                                                                 .positions = 64,
+                                                                                 .model_dim = 512,
+                                                                                 .encoder_layers = 2,
+                                                                                 .decoder_layers = 2,
+                                                                                 .encoder_heads = 8,
+                                                                                 .decoder_heads = 8,
+                                                                                 .encoder_ff_dim = 2048,
+                                                                                 .decoder_ff_dim = 2048,
+                                                                                 .padding = 1},
+                                                 weights);
   model->save(folder / "");
   const std::int64_t count = count_of(*model), table = 4 * 8000 * 512;
   model.reset();
   EXPECT_GT(count, 15'000'000);
-  const auto load = [&](WeightStorage storage) { return Marian::load(folder / "", storage); };
+  const auto load = [&](WeightStorage storage) { return TransformerEncoderDecoder::load(folder / "", storage); };
   expect_memory([&] { return load(WeightStorage::full); }, 4 * count, table);
   // In fewer bits the table is kept exactly as well, for what is looked up in it.
   expect_memory([&] { return load(WeightStorage::bf16); }, 2 * count + table, table);

@@ -1,5 +1,5 @@
 // Embeddings against transformers (golden/bert, made by make.py there), and what the files beside a model say.
-#include "qkv/models/embedder.h"
+#include "qkv/pipelines/embedder.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,9 +6,9 @@
 #include "io/files_for_test.h"
 #include "qkv/explain/explain.h"
 #include "qkv/files.h"
-#include "qkv/models/embedder.h"
-#include "qkv/models/translator.h"
 #include "qkv/models/vit.h"
+#include "qkv/pipelines/embedder.h"
+#include "qkv/pipelines/translator.h"
 #include "stop_for_test.h"
 
 namespace qkv {

@@ -1,5 +1,5 @@
 // Translation by Marian and BART models, against what transformers generates (tests/golden/translate).
-#include "qkv/models/translator.h"
+#include "qkv/pipelines/translator.h"
 
 #include <gtest/gtest.h>
 

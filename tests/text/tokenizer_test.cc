@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "text/stages/unicode.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_parts.h"
-#include "text/unicode.h"
 
 namespace qkv {
 namespace {

@@ -1,11 +1,11 @@
 // Every code point against what the reference does with it (golden/tokenizer, code_points.txt and
 // schemes/code_points.txt); the normalizer Precompiled against it, and charsmaps that break a rule.
-#include "text/unicode.h"
+#include "text/stages/unicode.h"
 
-#include "io/text.h"
+#include "io/files/text.h"
 #include "qkv/text/tokenizer.h"
-#include "text/normalizers.h"
-#include "text/pre_tokenizers.h"
+#include "text/stages/normalizers.h"
+#include "text/stages/pre_tokenizers.h"
 #include "text/tokenizer_files.h"
 
 namespace qkv::text {

@@ -1,20 +1,20 @@
 // The parts of tokenizers, by hand: where tokens are found, as the longest match and among the added ones; the stages
 // of BERT's; merges as they are learned, and a vocabulary of our own, whose file the reference reads (make_schemes.py).
-#include "text/vocabulary.h"
+#include "text/stages/vocabulary.h"
 
 #include <numeric>
 
 #include "qkv/random.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
-#include "text/added_tokens.h"
-#include "text/bpe.h"
-#include "text/decoders.h"
-#include "text/normalizers.h"
-#include "text/pre_tokenizers.h"
+#include "text/stages/added_tokens.h"
+#include "text/stages/decoders.h"
+#include "text/stages/normalizers.h"
+#include "text/stages/pre_tokenizers.h"
+#include "text/stages/trie.h"
 #include "text/tokenizer_files.h"
-#include "text/trie.h"
-#include "text/wordpiece.h"
+#include "text/vocabularies/bpe.h"
+#include "text/vocabularies/wordpiece.h"
 
 namespace qkv::text {
 namespace {

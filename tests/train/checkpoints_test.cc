@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "io/files_for_test.h"
-#include "train/run_identity.h"
+#include "train/config/run_identity.h"
 #include "train/validation.h"
 #include "train/watcher.h"
 

@@ -8,10 +8,10 @@
 #include "io/files_for_test.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
-#include "qkv/models/picture_classifier.h"
+#include "qkv/pipelines/picture_classifier.h"
 #include "qkv/train/train_classifier.h"
-#include "train/classifier_config.h"
-#include "train/labelled_pictures.h"
+#include "train/config/classifier_config.h"
+#include "train/data/labelled_pictures.h"
 #include "train/picture_files.h"
 #include "train/watcher.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 
 #include "io/files_for_test.h"
-#include "train/labelled_pictures.h"
+#include "train/data/labelled_pictures.h"
 
 namespace qkv {
 namespace {

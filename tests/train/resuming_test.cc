@@ -7,11 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
+#include "lab/models/recurrent_family.h"
 #include "qkv/train/train_classifier.h"
 #include "qkv/train/train_translator.h"
-#include "train/classifier_config.h"
+#include "train/config/classifier_config.h"
+#include "train/config/train_config.h"
 #include "train/picture_files.h"
-#include "train/train_config.h"
 #include "train/translator_files.h"
 
 namespace qkv {
@@ -121,7 +122,7 @@ TEST(Resuming, ARecurrentTranslatorWithEachKeyChanged) {
   const ChangedKeys own = {{"model.attention", {"dot", Answer::another}}, {"model.cell", {"lstm", Answer::another}},
                            {"model.model_dim", {32, Answer::another}},    {"model.layers", {2, Answer::another}},
                            {"model.directions", {2, Answer::another}},    {"model.positions", {32, Answer::another}}};
-  expect_answers(training::seq2seq_keys(), {&own, &kOfTranslators, &kOfTraining}, config, folder,
+  expect_answers(recurrent_family().keys(), {&own, &kOfTranslators, &kOfTraining}, config, folder,
                  [&] { train_translator(files); });
 }
 

@@ -1,7 +1,7 @@
 // Configs of trainings: values, a refusal for each rule, the table of keys, which the documentation has. Every option
 // of a model that a config can ask for, and every kind of recurrent translator: it trains, goes on after an
 // interruption with the same bits, and its folder opens again, translates and, of the latter, is explained.
-#include "train/train_config.h"
+#include "train/config/train_config.h"
 
 #include <gtest/gtest.h>
 
@@ -10,16 +10,19 @@
 #include <cmath>
 
 #include "io/files_for_test.h"
+#include "lab/models/recurrent_family.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"
-#include "qkv/models/translator.h"
+#include "qkv/pipelines/translator.h"
 #include "qkv/train/train_translator.h"
-#include "train/classifier_config.h"
+#include "train/config/classifier_config.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 
 namespace qkv {
 namespace {
+
+[[maybe_unused]] const bool kWithRecurrent = (add_recurrent_family(), true);
 
 using training::read_train_config;
 using training::train_keys;
@@ -37,16 +40,20 @@ TrainConfig read_text(const std::string& text) {
   return read_train_config(folder.put("c", text));
 }
 
+const TransformerEncoderDecoderConfig& model_of(TrainConfig& config) {
+  return training::model_config<TransformerEncoderDecoder>(config);
+}
+
 TEST(TrainConfig, ReadsTheSmallest) {
-  const TrainConfig config = read_text(kSmallest);
-  EXPECT_TRUE(config.model == (MarianConfig{.positions = 512,
-                                            .model_dim = 8,
-                                            .encoder_layers = 1,
-                                            .decoder_layers = 2,
-                                            .encoder_heads = 2,
-                                            .decoder_heads = 2,
-                                            .encoder_ff_dim = 16,
-                                            .decoder_ff_dim = 16}));
+  TrainConfig config = read_text(kSmallest);
+  EXPECT_TRUE(model_of(config) == (TransformerEncoderDecoderConfig{.positions = 512,
+                                                                   .model_dim = 8,
+                                                                   .encoder_layers = 1,
+                                                                   .decoder_layers = 2,
+                                                                   .encoder_heads = 2,
+                                                                   .decoder_heads = 2,
+                                                                   .encoder_ff_dim = 16,
+                                                                   .decoder_ff_dim = 16}));
   EXPECT_EQ(config.vocab, 300);
   EXPECT_EQ(config.training.steps, 500);
   EXPECT_EQ(config.training.schedule.rate, 0.25);
@@ -54,7 +61,7 @@ TEST(TrainConfig, ReadsTheSmallest) {
 }
 
 TEST(TrainConfig, ReadsEveryKey) {
-  const TrainConfig config = read_text(R"({
+  TrainConfig config = read_text(R"({
  "model": {"model_dim": 8, "heads": 2, "ff_dim": 16, "encoder_layers": 1, "decoder_layers": 2, "activation": "silu",
            "positions": 40, "encoder_heads": 4, "decoder_heads": 1, "encoder_ff_dim": 5, "decoder_ff_dim": 6,
            "kind": "bart", "norm_order": "pre", "normalization": "rms", "position_kind": "rotary", "dropout": 0.5,
@@ -66,19 +73,19 @@ TEST(TrainConfig, ReadsEveryKey) {
               "weight_decay": 2, "rate": 3, "label_smoothing": 0.375,
               "optimizer": "adamw", "schedule": "cosine", "long_pairs": "truncate"}
 })");
-  EXPECT_TRUE(config.model == (MarianConfig{.kind = MarianKind::bart,
-                                            .positions = 40,
-                                            .model_dim = 8,
-                                            .encoder_layers = 1,
-                                            .decoder_layers = 2,
-                                            .encoder_heads = 4,
-                                            .decoder_heads = 1,
-                                            .encoder_ff_dim = 5,
-                                            .decoder_ff_dim = 6,
-                                            .activation = Activation::silu,
-                                            .norm_order = NormOrder::pre,
-                                            .normalization = Normalization::rms,
-                                            .position_kind = MarianPositions::rotary}));
+  EXPECT_TRUE(model_of(config) == (TransformerEncoderDecoderConfig{.kind = TransformerEncoderDecoderKind::bart,
+                                                                   .positions = 40,
+                                                                   .model_dim = 8,
+                                                                   .encoder_layers = 1,
+                                                                   .decoder_layers = 2,
+                                                                   .encoder_heads = 4,
+                                                                   .decoder_heads = 1,
+                                                                   .encoder_ff_dim = 5,
+                                                                   .decoder_ff_dim = 6,
+                                                                   .activation = Activation::silu,
+                                                                   .norm_order = NormOrder::pre,
+                                                                   .normalization = Normalization::rms,
+                                                                   .position_kind = TransformerPositions::rotary}));
   const TrainingConfig& t = config.training;
   EXPECT_EQ(t.seed, 9u);
   EXPECT_EQ((std::vector<std::int64_t>{t.steps, t.batch_tokens, t.accumulate, t.log_every, t.validate_every, t.patience,
@@ -95,7 +102,8 @@ TEST(TrainConfig, ReadsEveryKey) {
 }
 
 TEST(TrainConfig, ReadsThoseThatAreShipped) {
-  EXPECT_EQ(read_train_config(QKV_SOURCE_DIR "/configs/en-es.json").model.model_dim, 256);
+  TrainConfig shipped = read_train_config(QKV_SOURCE_DIR "/configs/en-es.json");
+  EXPECT_EQ(model_of(shipped).model_dim, 256);
 }
 
 TEST(TrainConfig, RefusesTheRest) {
@@ -140,8 +148,8 @@ TEST(TrainConfig, RefusesTheRest) {
 TEST(TrainKeys, AreThoseOfTheDocumentation) {
   const std::string page = test::slurp(QKV_SOURCE_DIR "/docs/training.md");
   test::expect_contains(page, "<!-- keys -->\n" + training::train_keys_markdown() + "<!-- end of keys -->");
-  test::expect_contains(page, "<!-- keys of a recurrent translator -->\n" + training::seq2seq_keys_markdown() +
-                                  "<!-- end of keys of a recurrent");
+  test::expect_contains(page, "<!-- keys of a recurrent translator -->\n" +
+                                  training::own_keys_markdown(recurrent_family()) + "<!-- end of keys of a recurrent");
   test::expect_contains(page, training::classifier_keys_markdown());
 }
 

@@ -9,11 +9,11 @@
 
 #include "io/files_for_test.h"
 #include "qkv/files.h"
-#include "qkv/models/marian.h"
-#include "qkv/models/translator.h"
+#include "qkv/models/transformer_encoder_decoder.h"
+#include "qkv/pipelines/translator.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
-#include "train/training_pairs.h"
+#include "train/data/training_pairs.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 
@@ -108,7 +108,7 @@ TEST_F(TrainTranslator, WritesAFolderThatOpens) {
   EXPECT_EQ(names,
             (std::vector<std::string>{"checkpoints", "config.json", "generation_config.json", "log.jsonl", "loss.svg",
                                       "model.safetensors", "tokenizer.json", "tokenizer_config.json"}));
-  const Marian model = Marian::load(files_.out);
+  const TransformerEncoderDecoder model = TransformerEncoderDecoder::load(files_.out);
   const Tokenizer tokenizer = Tokenizer::load(files_.out + "/tokenizer.json");
   EXPECT_EQ(model.config().vocab, tokenizer.vocab());
   EXPECT_EQ(model.config().end, tokenizer.id_of("</s>"));

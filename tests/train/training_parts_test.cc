@@ -13,7 +13,7 @@
 #include "qkv/train/adam.h"
 #include "qkv/train/examples.h"
 #include "qkv/train/schedule.h"
-#include "train/batches.h"
+#include "train/data/batches.h"
 #include "train/elements.h"
 #include "train/training_log.h"
 #include "train/watcher.h"

@@ -12,7 +12,7 @@
 #include "apps/qkv/commands.h"
 #include "apps/qkv/signals.h"
 #include "apps/qkv/surroundings.h"
-#include "explain/report_page.h"
+#include "explain/show/report_page.h"
 
 namespace qkv::app {
 

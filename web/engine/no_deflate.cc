@@ -1,6 +1,6 @@
 // Stands for deflate.cc: a page that computes asks for every weight, and for no maps.
-#include "explain/report_page.h"
-#include "explain/require.h"
+#include "explain/observe/require.h"
+#include "explain/show/report_page.h"
 
 namespace qkv::inline explaining {
 

@@ -3,7 +3,7 @@
 
 #include "qkv/api.h"
 #include "qkv/explain/explainable.h"
-#include "qkv/models/bert.h"
+#include "qkv/models/text_encoder.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv {
@@ -12,7 +12,8 @@ class QKV_API EncodedText : public Explainable {
  public:
   // The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the
   // model, or none of what is to be left out.
-  EncodedText(const Bert& model, const Encoding& text, const BertOptions& options = {}, LeftOut left_out = {});
+  EncodedText(const TextEncoder& model, const Encoding& text, const TextEncoderOptions& options = {},
+              LeftOut left_out = {});
 
   const Attentions& attentions() const override { return attentions_; }
   void run(Observer& observer) const override { forward({}, &observer); }
@@ -21,9 +22,9 @@ class QKV_API EncodedText : public Explainable {
  private:
   Tensor forward(const LeftOut& more, Observer* observer) const;
 
-  const Bert& model_;
+  const TextEncoder& model_;
   TokenBatch tokens_;
-  BertOptions options_;
+  TextEncoderOptions options_;
   Attentions attentions_;
 };
 

@@ -10,7 +10,7 @@
 
 #include "qkv/api.h"
 #include "qkv/explain/explainable.h"
-#include "qkv/models/translator.h"
+#include "qkv/pipelines/translator.h"
 
 namespace qkv {
 

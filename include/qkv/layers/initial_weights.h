@@ -11,17 +11,11 @@
 #include <cstdint>
 
 #include "qkv/api.h"
-#include "qkv/layers/recurrent.h"
 #include "qkv/layers/weights.h"
 
 namespace qkv {
 
 // A tensor depends on the seed and its name and shape alone.
 QKV_API Weights initial_weights(std::uint64_t seed, Dtype dtype = Dtype::f32);
-
-// Draws all weights and biases of a recurrent layer as torch does, uniform within 1/sqrt(hidden), and adds
-// `forget_bias` to those of an LSTM's forget gate: 1 keeps gradients longer. Source: Gers, Schmidhuber, Cummins,
-// "Learning to forget" (2000); Jozefowicz, Zaremba, Sutskever (2015).
-QKV_API void draw_recurrent(Recurrent& layer, std::uint64_t seed, double forget_bias = 0);
 
 }  // namespace qkv

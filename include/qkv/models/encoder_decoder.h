@@ -1,6 +1,6 @@
 // What every encoder-decoder can do, whatever it is made of: give logits and a loss, take the next token, list its
-// attentions and its weights. Marian and Seq2Seq are the two kinds; translating, training and explaining ask for no
-// more.
+// attentions and its weights. TransformerEncoderDecoder and RecurrentEncoderDecoder are the two kinds; translating,
+// training and explaining ask for no more.
 //
 //   std::unique_ptr<EncoderDecoder> model = EncoderDecoder::load("models/en-es");
 //   Tensor logits = model->logits(batch);                         // [target tokens, vocab]
@@ -17,9 +17,9 @@
 #include "qkv/api.h"
 #include "qkv/attention/mask.h"
 #include "qkv/attention/score.h"
+#include "qkv/decode/generate.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
-#include "qkv/models/generate.h"
 #include "qkv/models/token_pairs.h"
 #include "qkv/models/trainable.h"
 #include "qkv/observer.h"
@@ -79,7 +79,8 @@ class QKV_API EncoderDecoder {
   // Whether config.json of that folder is one of an encoder-decoder, supported or not. FormatError or IoError if it
   // cannot be read.
   static bool is_in(const std::string& folder);
-  // The kind that config.json names, as Marian::load() and Seq2Seq::load() read it. FormatError for any other.
+  // The kind that config.json names, as TransformerEncoderDecoder::load() and RecurrentEncoderDecoder::load() read it.
+  // FormatError for any other.
   static std::unique_ptr<EncoderDecoder> load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // The same check without reading the weights.
   static EncoderDecoderTokens check(const std::string& folder);

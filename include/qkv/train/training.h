@@ -1,7 +1,7 @@
 // Training a model on examples of any kind: the loop that trains it. What the model must be able to do: trainable.h;
 // what the examples say of themselves: examples.h.
 //
-//   Marian model = ...;
+//   TransformerEncoderDecoder model = ...;
 //   train(model, {.train = PairExamples(pairs), .valid = PairExamples(held_out)}, {.steps = 20000}, "out");
 //
 // The same seed, data and config give the same weights, bit for bit, for any number of threads on one CPU target, and

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "attention/call/view_checks.h"
-#include "core/mask_kinds.h"
+#include "attention/options/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {

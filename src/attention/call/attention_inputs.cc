@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "attention/call/view_checks.h"
-#include "core/mask_kinds.h"
+#include "attention/options/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {

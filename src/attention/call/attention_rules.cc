@@ -8,7 +8,7 @@
 #include "attention/call/documents.h"
 #include "attention/call/table_biases.h"
 #include "attention/call/view_checks.h"
-#include "core/compiled_mask.h"
+#include "attention/options/compiled_mask.h"
 
 namespace qkv::inline attending {
 namespace {

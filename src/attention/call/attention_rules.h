@@ -10,8 +10,8 @@
 #include "attention/call/documents.h"
 #include "attention/call/memory_count.h"
 #include "attention/call/table_biases.h"
+#include "attention/options/mask_kinds.h"
 #include "attention/tile/attention_task.h"
-#include "core/mask_kinds.h"
 #include "qkv/attention.h"
 
 namespace qkv::inline attending {

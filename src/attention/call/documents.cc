@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "attention/call/view_checks.h"
-#include "core/compiled_mask.h"
-#include "core/mask_kinds.h"
+#include "attention/options/compiled_mask.h"
+#include "attention/options/mask_kinds.h"
 
 namespace qkv::inline attending {
 namespace {

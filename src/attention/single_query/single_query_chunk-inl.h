@@ -13,6 +13,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "attention/options/dropout.h"
 #include "attention/single_query/query_dots-inl.h"
 #include "attention/single_query/single_query_kernel.h"
 #include "attention/tile/attention_task.h"
@@ -20,7 +21,6 @@
 #include "attention/tile/interval_masks.h"
 #include "attention/tile/logits-inl.h"
 #include "attention/tile/sinks-inl.h"
-#include "core/dropout.h"
 #include "core/mathematics.h"
 #include "simd/dispatch.h"
 #include "simd/philox-inl.h"

@@ -8,7 +8,7 @@
 #include <limits>
 #include <span>
 
-#include "core/dropout.h"
+#include "attention/options/dropout.h"
 #include "core/visit_dtype.h"
 #include "qkv/attention/attention_function.h"
 #include "qkv/attention/precision.h"

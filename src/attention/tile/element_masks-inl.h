@@ -18,8 +18,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attention/options/compiled_mask.h"
 #include "attention/tile/mask_lanes-inl.h"
-#include "core/compiled_mask.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/refuse.h"
-#include "io/text.h"
+#include "io/files/text.h"
 #include "qkv/error.h"
 
 namespace qkv::inline layers {

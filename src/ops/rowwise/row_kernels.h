@@ -4,9 +4,8 @@
 #include <cstdint>
 #include <span>
 
-#include "core/dropout.h"
+#include "attention/options/dropout.h"
 #include "qkv/activation.h"
-#include "qkv/recurrent_cell.h"
 
 namespace qkv::inline ops {
 
@@ -112,60 +111,5 @@ struct TokenLogit {
 // The largest logits of the row, falling, into `best`; equal ones: the lower token first. NaN and -infinity are passed
 // over; returns how many were found.
 std::size_t largest_logits(std::span<const float> row, std::span<TokenLogit> best);
-
-// What a step of a recurrent layer does between its matrix products, for some sequences, forward and backward.
-// One row per sequence; `tokens` says which token of the batch is at the step. Arrays are row-major unless a stride is
-// given.
-template <class T>
-struct RecurrentStep {
-  using Element = T;
-
-  std::int64_t rows = 0, size = 0;
-  const std::int64_t* tokens = nullptr;
-  T* gates = nullptr;           // [tokens, gates * size]: in the input's products; out, after their functions
-  const T* products = nullptr;  // [rows, columns of the state's product]
-  T* hidden = nullptr;          // [rows, size]: in h, out h'
-  T* cell = nullptr;            // [rows, size]: in c, out c' (lstm)
-  T* reset = nullptr;           // [rows, size]: r * h (gru_reset_first)
-  T* out = nullptr;             // [tokens, out_stride]: out, h'
-  std::int64_t out_stride = 0;
-  T* kept = nullptr;  // [tokens, size]: as in RecurrentSaved; null: not kept
-};
-
-// products: of all gates; gru_reset_first: of n, from r * h.
-void recurrent_step(RecurrentCell cell, const RecurrentStep<float>& step);
-void recurrent_step(RecurrentCell cell, const RecurrentStep<double>& step);
-// gru_reset_first: r, z and r * h from products of r and z.
-void recurrent_reset(const RecurrentStep<float>& step);
-void recurrent_reset(const RecurrentStep<double>& step);
-
-template <class T>
-struct RecurrentStepBack {
-  using Element = T;
-
-  std::int64_t rows = 0, size = 0;
-  const std::int64_t* tokens = nullptr;
-  const T* gates = nullptr;                   // as forward left them
-  const T* kept = nullptr;                    // likewise
-  const T* const* previous_hidden = nullptr;  // [rows]: h (gru)
-  const T* const* previous_cell = nullptr;    // [rows]: c (lstm)
-  const T* out = nullptr;                     // h' (rnn)
-  std::int64_t out_stride = 0;
-  const T* grad_out = nullptr;
-  std::int64_t grad_out_stride = 0;
-  T* grad_gates = nullptr;        // [tokens, gates * size]: out, at the input's products
-  T* grad_kept = nullptr;         // [tokens, size]: out, at W_hn h + b_hn (gru)
-  T* grad_products = nullptr;     // [rows, columns of the state's product]: out
-  T* grad_hidden = nullptr;       // [rows, size]: in, at h' from later steps; out, what reaches h beside the products
-  T* grad_cell = nullptr;         // [rows, size]: in at c', out at c (lstm)
-  const T* grad_reset = nullptr;  // [rows, size]: at r * h (gru_reset_first)
-};
-
-// grad_hidden is left out where products alone lead to h (rnn, lstm). gru_reset_first: grad_products of n alone.
-void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<float>& step);
-void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<double>& step);
-// gru_reset_first, after that: through r * h; grad_products of r and z.
-void recurrent_reset_back(const RecurrentStepBack<float>& step);
-void recurrent_reset_back(const RecurrentStepBack<double>& step);
 
 }  // namespace qkv::inline ops

@@ -4,7 +4,7 @@
 #include <stop_token>
 
 #include "attention/attention_testing.h"
-#include "core/compiled_mask.h"
+#include "attention/options/compiled_mask.h"
 #include "core/stop.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_double_backward.h"

@@ -7,7 +7,7 @@
 #include "qkv/layers/initial_weights.h"
 #include "qkv/threads.h"
 #include "qkv/train/training.h"
-#include "train/labelled_pictures.h"
+#include "train/data/labelled_pictures.h"
 #include "train/picture_files.h"
 #include "train/watcher.h"
 

@@ -3,7 +3,7 @@
     python make.py        (needs torch 2.15 and safetensors)
 
 Every case KIND_CELL_DIRECTIONS (float64) holds its parameters as NAME.weights.PARAMETER, under the names of
-include/qkv/models/seq2seq.h, the ids source, target, source_lengths and target_lengths, NAME.logits of each target token,
+lab/models/recurrent_encoder_decoder.h, the ids source, target, source_lengths and target_lengths, NAME.logits of each target token,
 NAME.loss (the sum of the cross-entropies, the id of padding being no class) and NAME.gradients.PARAMETER. Two pairs go through
 separately, as torch's packing does not matter then.
 """

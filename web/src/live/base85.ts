@@ -1,4 +1,4 @@
-// The bytes of the files that a page holds: src/explain/report_page.h says how they are written.
+// The bytes of the files that a page holds: src/explain/show/report_page.h says how they are written.
 const kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&,>()[]{}@%$#";
 const kLargest = kLetters.length - 1;
 

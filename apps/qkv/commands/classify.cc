@@ -1,0 +1,127 @@
+// qkv classify: the classes of pictures; and of labelled ones, how many are found.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "inputs/options.h"
+#include "qkv/error.h"
+#include "qkv/models/find_model.h"
+#include "qkv/pipelines/picture_classifier.h"
+#include "signals.h"
+#include "train/data/labelled_pictures.h"
+
+namespace qkv::app {
+namespace {
+
+constexpr std::int64_t kBatch = 64;
+
+struct ClassifyRequest {
+  std::string model{};
+  std::vector<std::string> images{};
+  std::string data{};
+  std::int64_t largest = 255;
+  std::int64_t top = 3;
+  bool json = false;
+};
+
+void print_classes(const std::string& image, const std::vector<ClassProbability>& classes, bool json) {
+  if (json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const auto& [label, probability] : classes) {
+      list.push_back({{"label", label}, {"probability", probability}});
+    }
+    fmt::print("{}\n", nlohmann::ordered_json{{"image", image}, {"classes", list}}.dump());
+    return;
+  }
+  std::string line;
+  for (const auto& [label, probability] : classes) {
+    line += fmt::format("{}{} {:.4f}", line.empty() ? "" : ", ", label, probability);
+  }
+  fmt::print("{}: {}\n", image, line);
+}
+
+// How many of each class are found, and what the others are taken for.
+void measure(const ClassifyRequest& request, const PictureClassifier& classifier) {
+  const Vit& model = classifier.model();
+  const std::vector<std::string>& labels = model.config().labels;
+  const training::PictureFiles files = training::with_labels(
+      training::read_labelled_pictures(request.data, request.largest, classifier.processor()), labels, request.data);
+  for (const Tensor& picture : files.pictures) {
+    if (picture.shape() == files.pictures.front().shape()) continue;
+    throw FormatError(fmt::format("{}: pictures have different sizes after preprocessor_config.json", request.data));
+  }
+  const training::PictureExamples examples(files, 0, {});
+  std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confused;
+  std::int64_t right = 0;
+  for (std::int64_t begin = 0; begin < examples.count(); begin += kBatch) {
+    check_interruption();
+    std::vector<std::uint32_t> chosen;
+    for (std::int64_t i = begin; i < std::min(begin + kBatch, examples.count()); ++i) {
+      chosen.push_back(static_cast<std::uint32_t>(i));
+    }
+    const LabelledPictures batch = examples.collect(chosen);
+    const Tensor logits = model.logits(batch.pictures, {.stop = interruption()});
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const float* row = logits.data<float>() + static_cast<std::int64_t>(i) * logits.size(1);
+      const auto found = static_cast<std::int32_t>(std::max_element(row, row + logits.size(1)) - row);
+      found == batch.labels[i] ? ++right : ++confused[{batch.labels[i], found}];
+    }
+  }
+  const double share = static_cast<double>(right) / static_cast<double>(examples.count());
+  if (request.json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const auto& [pair, count] : confused) {
+      list.push_back({{"label", labels[static_cast<std::size_t>(pair.first)]},
+                      {"found", labels[static_cast<std::size_t>(pair.second)]},
+                      {"pictures", count}});
+    }
+    const nlohmann::ordered_json result{
+        {"pictures", examples.count()}, {"right", right}, {"accuracy", share}, {"wrong", list}};
+    fmt::print("{}\n", result.dump());
+    return;
+  }
+  fmt::print("{} of {} right ({:.2f} %)\n", right, examples.count(), 100 * share);
+  for (const auto& [pair, count] : confused) {
+    fmt::print("{} of class {} found as {}\n", count, labels[static_cast<std::size_t>(pair.first)],
+               labels[static_cast<std::size_t>(pair.second)]);
+  }
+}
+
+void classify(const ClassifyRequest& request) {
+  if (request.images.empty() && request.data.empty()) throw UsageError("give --image or --data");
+  const PictureClassifier classifier = PictureClassifier::load(find_model(request.model));
+  for (const std::string& image : request.images) {
+    check_interruption();
+    print_classes(image, classifier.classify(read_picture(image), request.top, {.stop = interruption()}), request.json);
+  }
+  if (!request.data.empty()) measure(request, classifier);
+}
+
+}  // namespace
+
+void add_classify(Command& program) {
+  Command& command = program.add_command("classify", "The classes of pictures, by a Vision Transformer");
+  const auto request = std::make_shared<ClassifyRequest>();
+  command.add(
+      {{"--model", file(request->model, "FOLDER"),
+        "Folder of the model: config.json, model.safetensors, preprocessor_config.json", required()},
+       {"--image", text(request->images, "FILE"), "PNG or JPEG files", repeated()},
+       {"--data", file(request->data),
+        "Labelled pictures, of which it counts those that are right: a folder with a folder of pictures for each "
+        "class, "
+        "or CSV (class, then the gray pixels of a square picture)"},
+       {"--largest", whole(request->largest, 1, 65535), "The number that is white in the CSV of --data (default: 255)",
+        needs("--data")},
+       {"--top", size(request->top), "How many classes of a picture to print, the most probable first (default: 3)"},
+       {"--json", flag(request->json), "Write one JSON object a line"}});
+  command.add({threads_option()});
+  command.on_run([request] { classify(*request); });
+}
+
+}  // namespace qkv::app

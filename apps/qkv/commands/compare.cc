@@ -1,0 +1,102 @@
+// qkv compare: what attention replaced, trained beside it and measured. Progress goes to standard error.
+#include "lab/compare/compare.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+
+#include "commands.h"
+#include "inputs/options.h"
+#include "signals.h"
+#include "surroundings.h"
+
+namespace qkv::app {
+namespace {
+
+// The share that is done, in the last line of a terminal; elsewhere a line for each tenth.
+class CompareProgressLine : public CompareObserver {
+ public:
+  ~CompareProgressLine() override {
+    if (terminal_ && drawn_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+  void receive(const CompareProgress& progress) override {
+    using namespace std::chrono_literals;
+    const std::string line =
+        fmt::format("{:3.0f} %  {}  about {:.0f} s left", 100 * progress.done, progress.doing, progress.seconds_left);
+    if (terminal_) {
+      const auto now = std::chrono::steady_clock::now();
+      if (drawn_ && now - *drawn_ < 200ms) return;
+      drawn_ = now;
+      fmt::print(stderr, "\r\x1b[K{}", line);
+      std::fflush(stderr);
+    } else if (const int tenth = static_cast<int>(10 * progress.done); tenth > tenths_) {
+      tenths_ = tenth;
+      fmt::print(stderr, "{}\n", line);
+    }
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  std::optional<std::chrono::steady_clock::time_point> drawn_{};
+  int tenths_ = 0;
+};
+
+struct CompareRequest {
+  CompareOptions options{};
+  std::string out = "comparison";
+  bool quick = false;
+  bool json = false;
+};
+
+Value names_value(std::vector<std::string>& names, const char* type, const std::vector<std::string>& all) {
+  Value value = comma_list(names, type);
+  value.check = [all](const std::string& text) {
+    for (const std::string& name : all) {
+      if (name == text) return std::string();
+    }
+    return fmt::format("\"{}\" must be one of {}", text, fmt::join(all, ", "));
+  };
+  return value;
+}
+
+void run_compare(CompareRequest& request) {
+  request.options.effort = request.quick ? CompareEffort::quick : CompareEffort::full;
+  request.options.phrases = phrase_book();
+  request.options.stop = interruption();
+  Comparison comparison;
+  {
+    CompareProgressLine line;
+    request.options.observer = &line;
+    comparison = compare(request.options, request.out);
+  }
+  write_output(request.json ? to_json(comparison) + "\n" : to_text(comparison));
+}
+
+}  // namespace
+
+void add_compare(Command& program) {
+  Command& command = program.add_command(
+      "compare", "What attention replaced, beside it: what models of one size remember, and what a token costs them");
+  const auto request = std::make_shared<CompareRequest>();
+  command.add(
+      {{"--tasks", names_value(request->options.tasks, "TASK,...", compared_tasks()),
+        "Only these tasks (default: all)"},
+       {"--models", names_value(request->options.models, "MODEL,...", compared_models()),
+        "Only these models (default: all)"},
+       {"--seed", seed(request->options.seed), "Of weights and data, and of two more beside it (default: 1)"},
+       {"--out", file(request->out, "FOLDER"),
+        "Folder for the trainings, comparison.json and drawings; started again after an interruption, it goes on "
+        "(default: comparison)"},
+       {"--quick", flag(request->quick), "Train a few updates only: everything is there, and nothing is learnt"},
+       {"--json", flag(request->json), "Write JSON"}});
+  command.add({threads_option()});
+  command.add_footer(
+      fmt::format("Tasks: {}.\nModels: {}.", fmt::join(compared_tasks(), ", "), fmt::join(compared_models(), ", ")));
+  command.on_run([request] { run_compare(*request); });
+}
+
+}  // namespace qkv::app

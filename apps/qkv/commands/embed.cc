@@ -1,0 +1,89 @@
+// qkv embed: one sentence per line on standard input, one embedding per line on standard output.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "inputs/lines.h"
+#include "inputs/options.h"
+#include "io/json/json_events.h"
+#include "qkv/models/find_model.h"
+#include "qkv/pipelines/embedder.h"
+#include "signals.h"
+
+namespace qkv::app {
+namespace {
+
+const Names<WeightStorage> kEmbedWeights = {
+    {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8_groups}};
+
+struct EmbedRequest {
+  std::string model{};
+  WeightStorage weights = WeightStorage::full;
+  bool json = false;
+  TextLineOptions lines{};
+};
+
+// `cut`: the tokens of the text that the model did not read.
+void write_embedding(const float* values, std::int64_t count, std::int64_t cut, bool json) {
+  fmt::memory_buffer text;
+  const auto to = std::back_inserter(text);
+  fmt::format_to(to, "{}", json ? "{\"embedding\": [" : "");
+  for (std::int64_t i = 0; i < count; ++i) {
+    fmt::format_to(to, "{}", i == 0 ? "" : json ? ", " : " ");
+    if (json && !std::isfinite(values[i])) {
+      fmt::format_to(to, "{}", io::json_number(values[i]).dump());
+    } else {
+      fmt::format_to(to, "{}", values[i]);
+    }
+  }
+  if (json) fmt::format_to(to, "]{}}}", cut > 0 ? fmt::format(", \"cut\": {}", cut) : "");
+  text.push_back('\n');
+  std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
+}
+
+void embed(const EmbedRequest& request) {
+  const Embedder embedder = Embedder::load(find_model(request.model), request.weights);
+  std::ios::sync_with_stdio(false);
+  std::int64_t cut_texts = 0, cut_tokens = 0;
+  InputLines input(request.lines);
+  for (std::vector<std::string> lines; input.next(lines);) {
+    check_interruption();
+    std::vector<std::int64_t> cut(lines.size());
+    const Tensor embeddings = embedder.embed(lines, {.cut = cut, .stop = interruption()});
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      write_embedding(embeddings.data<float>() + static_cast<std::int64_t>(i) * embedder.dim(), embedder.dim(), cut[i],
+                      request.json);
+      cut_texts += cut[i] > 0 ? 1 : 0;
+      cut_tokens += cut[i];
+    }
+    std::cout.flush();
+  }
+  if (cut_texts == 0) return;
+  fmt::print(stderr, "qkv embed: {} tokens of {} text{} are cut off; the model reads at most {} of a text\n",
+             cut_tokens, cut_texts, cut_texts == 1 ? "" : "s", embedder.max_length());
+}
+
+}  // namespace
+
+void add_embed(Command& program) {
+  Command& command = program.add_command(
+      "embed", "Embeddings of sentences: one per line on standard input, one embedding per line on standard output");
+  const auto request = std::make_shared<EmbedRequest>();
+  command.add({{"--model", file(request->model, "FOLDER"),
+                "Folder of the model: config.json, model.safetensors, tokenizer.json", required()},
+               {"--json", flag(request->json),
+                "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens of the text did not "
+                "fit the model"}});
+  command.add(line_options(request->lines));
+  command.add({{"--weights", choice(request->weights, kEmbedWeights),
+                "Storage of the weights: fewer bits take less memory and are less accurate; int8 is faster on x86"},
+               threads_option()});
+  command.on_run([request] { embed(*request); });
+}
+
+}  // namespace qkv::app

@@ -1,0 +1,82 @@
+// qkv info: what this build and this machine offer.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "attention/forward/forward_kernel.h"
+#include "commands.h"
+#include "inputs/options.h"
+#include "qkv/attention/precision.h"
+#include "qkv/target.h"
+#include "qkv/threads.h"
+#include "qkv/version.h"
+
+namespace qkv::app {
+namespace {
+
+constexpr std::int64_t kHeadDims[] = {64, 1024};  // the usual one and the largest
+
+// Bytes that attention takes per thread beyond inputs and outputs, at most, whatever the lengths.
+std::size_t scratch_bytes(std::int64_t head_dim, Dtype dtype) {
+  CommonTask common;
+  common.query_dim = common.key_dim = common.value_dim = head_dim;
+  AttentionTask task;
+  task.common = &common;
+  task.query.type = task.key.type = task.value.type = dtype;
+  task.k_len = std::int64_t{1} << 24;
+  return plan_forward(task).scratch_bytes;
+}
+
+// As a reader of the command line knows it.
+std::string rule_text() { return threads_rule() == ThreadsRule::set_threads ? "--threads" : name_of(threads_rule()); }
+
+void print_text() {
+  fmt::print("qkv {}\n", version());
+  fmt::print("threads: {} of {} ({})\n", threads(), hardware_threads(), rule_text());
+  fmt::print("targets, best first (QKV_TARGET):\n");
+  for (const Target& target : targets()) {
+    if (target.usable) {
+      fmt::print("  {:12}{:2} floats a vector{}\n", target.name, target.lanes, target.selected ? ", selected" : "");
+    } else {
+      fmt::print("  {:12}not usable on this CPU\n", target.name);
+    }
+  }
+  fmt::print("precision reduced: {}\n",
+             has_reduced_precision() ? "products in bf16" : "no products in bf16, computed exactly");
+  fmt::print("memory of attention beyond inputs and outputs, whatever the lengths:\n");
+  for (const std::int64_t head_dim : kHeadDims) {
+    const auto kib = [&](Dtype dtype) { return (scratch_bytes(head_dim, dtype) + 1023) / 1024; };
+    fmt::print("  head_dim {:4}: {:5} KiB a thread in f32, {:5} in bf16 and f16\n", head_dim, kib(Dtype::f32),
+               kib(Dtype::bf16));
+  }
+}
+
+void print_json() {
+  nlohmann::ordered_json info = {{"version", version()},
+                                 {"threads", threads()},
+                                 {"threads_rule", rule_text()},
+                                 {"hardware_threads", hardware_threads()},
+                                 {"reduced_precision", has_reduced_precision()}};
+  for (const Target& target : targets()) {
+    info["targets"].push_back(
+        {{"name", target.name}, {"usable", target.usable}, {"selected", target.selected}, {"lanes", target.lanes}});
+  }
+  for (const std::int64_t head_dim : kHeadDims) {
+    for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {
+      info["memory"].push_back(
+          {{"head_dim", head_dim}, {"dtype", name_of(dtype)}, {"bytes_per_thread", scratch_bytes(head_dim, dtype)}});
+    }
+  }
+  fmt::print("{}\n", info.dump(2));
+}
+
+}  // namespace
+
+void add_info(Command& program) {
+  Command& command = program.add_command("info", "Print the version, the CPU targets and the number of threads");
+  const auto json = std::make_shared<bool>(false);
+  command.add({threads_option(), {"--json", flag(*json), "print one JSON object"}});
+  command.on_run([json] { *json ? print_json() : print_text(); });
+}
+
+}  // namespace qkv::app

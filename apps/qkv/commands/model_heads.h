@@ -1,0 +1,43 @@
+// qkv explain --model: what the heads of a model attend to in a text or a picture.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+#include "commands/report_file.h"
+#include "inputs/head_options.h"
+#include "qkv/explain/explain.h"
+
+namespace qkv::app {
+
+struct ModelOptions {
+  std::string folder, text, image;  // no folder: default_model()
+  std::optional<std::int64_t> layer, head;
+  std::optional<std::string> attention, token;
+  LeftOutOptions left_out;
+  KeptHeads keep;
+  bool weights = false;
+};
+
+// --model, --text, --image, --attention, --layer, --head, --token, --weights, --keep, --keep-rows, --without-head and
+// --without-key.
+std::vector<Option> model_options(ModelOptions& options);
+
+// What an explanation becomes.
+struct ExplanationForm {
+  bool json = false;
+  TextStyle style{};
+  std::string svg;  // file of the picture; empty: none
+  ReportFile& report;
+};
+
+// The explanation of what the model reads, as text or JSON; the report, if one is wanted, has it then.
+std::string explain_model(const ModelOptions& options, const ExplanationForm& form);
+
+// What the command prints; it writes the report, if one is wanted. UsageError for an option of the other explanations.
+std::string explain_model(const Command& command, ModelOptions options, const ExplanationForm& form);
+
+}  // namespace qkv::app

@@ -1,0 +1,158 @@
+// qkv train: from pairs of sentences to a model that translates, or from pictures to one that classifies. Progress goes
+// to standard error.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "inputs/lines.h"
+#include "inputs/options.h"
+#include "qkv/train/train_classifier.h"
+#include "qkv/train/train_translator.h"
+#include "signals.h"
+#include "train/config/classifier_config.h"
+#include "train/config/train_config.h"
+
+namespace qkv::app {
+namespace {
+
+std::string clock_time(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  return whole >= 3600 ? fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60)
+                       : fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+// That of a training that went wrong has hundreds of digits, or is infinite.
+std::string perplexity_text(double perplexity) {
+  return perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : "above a million";
+}
+
+// A bar in the last line of a terminal, and lines that stay above it; no bar elsewhere.
+class ProgressBar : public TrainingObserver {
+ public:
+  ~ProgressBar() override { wipe(); }
+
+  void receive(const TrainingProgress& progress) override {
+    using namespace std::chrono_literals;
+    peak_memory_ = progress.peak_memory;
+    const auto now = std::chrono::steady_clock::now();
+    if (!terminal_ || (now - drawn_ < 200ms && progress.step < progress.steps)) return;
+    drawn_ = now;
+    constexpr std::int64_t kCells = 24;
+    const auto full = static_cast<std::size_t>(kCells * progress.step / progress.steps);
+    bar_ = fmt::format("[{}{}] {}/{}  epoch {}  loss {:.3f}  {:.0f} tokens/s  {} left", std::string(full, '#'),
+                       std::string(kCells - full, '.'), progress.step, progress.steps, progress.epoch, progress.loss,
+                       progress.tokens_per_second, clock_time(progress.seconds_left));
+    fmt::print(stderr, "\r\x1b[K{}", bar_);
+    std::fflush(stderr);
+  }
+  void receive(const Validation& validation) override {
+    const std::string measure = validation.metric
+                                    ? fmt::format("{} {:.4f}", validation.metric->name, validation.metric->value)
+                                    : "perplexity " + perplexity_text(validation.perplexity);
+    line(fmt::format("step {}: validation loss {:.4f}, {}{}", validation.step, validation.loss, measure,
+                     validation.best ? ", the best so far" : ""));
+  }
+  void notice(const std::string& text) override { line(text); }
+
+  std::int64_t peak_memory() const { return peak_memory_; }  // bytes; 0: there was nothing to do
+
+ private:
+  void wipe() {
+    if (!bar_.empty()) fmt::print(stderr, "\r\x1b[K");
+    bar_.clear();
+  }
+  void line(const std::string& text) {
+    wipe();
+    fmt::print(stderr, "{}\n", text);
+  }
+
+  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  std::chrono::steady_clock::time_point drawn_{};
+  std::string bar_;
+  std::int64_t peak_memory_ = 0;
+};
+
+struct TrainRequest {
+  TrainTranslatorFiles files{};
+  bool change = false;
+
+  // UsageError for what a classifier has no use for.
+  TrainClassifierFiles of_classifier() const {
+    const std::pair<const char*, bool> given[] = {
+        {"--tokenizer", !files.tokenizer.empty()}, {"--target-tokenizer", !files.target_tokenizer.empty()},
+        {"--from", !files.from.empty()},           {"--skip-bad", files.bad_lines == BadLines::leave_out},
+        {"--exact-text", files.lines.exact},       {"--replace-invalid", files.lines.replace_invalid}};
+    for (const auto& [name, is_given] : given) {
+      if (is_given) throw UsageError(name, "is for translation models; the config has \"pictures\"");
+    }
+    return {.config = files.config, .train = files.train, .valid = files.valid, .out = files.out};
+  }
+};
+
+// "its model is step 60, validation loss 2.1000 (mean of 3 checkpoints up to it: 2.2000)"
+std::string to_text(const TrainingResult& result) {
+  const auto best = fmt::format("step {}", result.best_step);
+  if (result.averaged < 2) return fmt::format("its model is {}, validation loss {:.4f}", best, result.best_loss);
+  const auto mean = fmt::format("the mean of {} checkpoints up to {}", result.averaged, best);
+  return result.is_mean ? fmt::format("its model is {}, validation loss {:.4f} ({} alone: {:.4f})", mean,
+                                      result.mean_loss, best, result.best_loss)
+                        : fmt::format("its model is {}, validation loss {:.4f} ({}: {:.4f})", best, result.best_loss,
+                                      mean, result.mean_loss);
+}
+
+void run(const TrainRequest& request) {
+  const TrainTranslatorFiles& files = request.files;
+  TrainingResult result;
+  std::string memory;
+  {
+    ProgressBar bar;
+    const TrainingOptions options{.observer = &bar, .stop = interruption(), .change = request.change};
+    result = is_classifier_config(files.config) ? train_classifier(request.of_classifier(), options)
+                                                : train_translator(files, options);
+    if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
+  }
+  fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
+}
+
+}  // namespace
+
+void add_train(Command& program) {
+  Command& command =
+      program.add_command("train",
+                          "Train a model that translates or classifies pictures; started again after an interruption, "
+                          "it resumes");
+  const auto request = std::make_shared<TrainRequest>();
+  TrainTranslatorFiles& files = request->files;
+  const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };
+  command.add(
+      {{"--config", file(files.config), "What to train and how, as JSON (configs/)", required()},
+       {"--train", file(files.train),
+        "Training pairs, one a line: text, tab, translation. Of a classifier: a folder with a folder of PNG and JPEG "
+        "files for each class, or CSV: class, then the gray pixels of a square picture",
+        required()},
+       {"--valid", file(files.valid), "The same to validate with, evaluated during training", required()},
+       {"--tokenizer", file(files.tokenizer), "tokenizer.json (default: one is learned from the training pairs)"},
+       {"--target-tokenizer", file(files.target_tokenizer),
+        "The same for the target side, if the config has separate vocabularies"},
+       {"--from", file(files.from, "FOLDER"),
+        "Folder of a model to start from, tokenizer included (default: random weights)"},
+       {"--out", file(files.out, "FOLDER"),
+        "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg", required()},
+       {"--change", flag(request->change),
+        "Resume although rate, schedule, clip, dropout, batch or the like have changed; the log says what changed. "
+        "Never needed for more steps (unless the schedule is cosine) or more patience"},
+       {"--skip-bad", flag(skip_bad),
+        "Skip lines that are not pairs or hold a special token, and say how many (default: refuse them)"}});
+  command.add(line_options(files.lines));
+  command.add({threads_option()});
+  command.add_footer(training::train_keys_text() + "\n" + training::classifier_keys_text());
+  command.on_run([request] { run(*request); });
+}
+
+}  // namespace qkv::app

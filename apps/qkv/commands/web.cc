@@ -1,0 +1,70 @@
+// qkv web: a page with the engine inside, where the worked example and a model's sentences can be changed.
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "commands/model_heads.h"
+#include "commands/report_file.h"
+#include "inputs/options.h"
+#include "qkv/files.h"
+#include "qkv/models/find_model.h"
+#include "qkv/models/vit.h"
+#include "surroundings.h"
+
+namespace qkv::app {
+namespace {
+
+struct WebOptions {
+  std::string out;
+  std::string model;
+};
+
+constexpr const char* kText = "You are welcome";
+
+// What the engine reads of a model's folder, as it names it.
+std::map<std::string, std::string> model_in_page(const std::string& folder) {
+  std::map<std::string, std::string> files;
+  for (const NamedFile& file : model_files(folder)) {
+    const std::filesystem::path path = file.path;
+    if (path.extension() == ".json" || path.extension() == ".safetensors" || path.extension() == ".spm") {
+      files["/model/" + path.filename().string()] = read_file(file.path);
+    }
+  }
+  return files;
+}
+
+void run(const Command& command, const WebOptions& options) {
+  ReportFile page{.path = options.out};
+  const std::string folder = options.model.empty() ? "" : find_model(options.model);
+  if (!folder.empty() && Vit::is_in(folder)) {
+    throw UsageError("--model", folder + " reads pictures; a page needs a model that reads texts");
+  }
+  check_output(folder.empty() ? std::vector<NamedFile>{} : model_files(folder), {"--out", options.out});
+  page.report.add(explain(worked_example()));
+  PageEngine engine{.module = engine_module()};
+  if (!folder.empty()) {
+    ModelOptions model;
+    model.folder = folder;
+    model.text = kText;
+    explain_model(model, {.json = true, .style = {}, .svg = {}, .report = page});
+    engine.files = model_in_page(folder);
+  }
+  page.report.add(engine);
+  page.write("Attention, live", command.line());
+}
+
+}  // namespace
+
+void add_web(Command& program) {
+  Command& command =
+      program.add_command("web", "Write a page that computes attention in the browser, without a network");
+  const auto options = std::make_shared<WebOptions>();
+  command.add({{"--out", file(options->out), "the page to write", required()},
+               {"--model", file(options->model, "FOLDER"),
+                "a model that reads texts there, as explain --text does (default: the worked example alone)"}});
+  command.on_run([&command, options] { run(command, *options); });
+}
+
+}  // namespace qkv::app

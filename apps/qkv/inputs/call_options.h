@@ -1,0 +1,59 @@
+// The options of attention on a command line: who sees whom, what is added, how it is computed. `attend` and `plan`
+// have the same ones.
+#pragma once
+
+#include <vector>
+
+#include "attention/options/mask_kinds.h"
+#include "inputs/array_files.h"
+#include "inputs/options.h"
+#include "inputs/table_options.h"
+#include "qkv/attention.h"
+
+namespace qkv::app {
+
+class CallOptions {
+ public:
+  CallOptions(Command& command, ArrayFiles& files);
+  // Packed and paged rows, which take arrays that have a form.
+  void add_layouts(ArrayFiles& files);
+
+  // UsageError for options that do not go together.
+  void check() const;
+  void read(Dtype accumulation);
+  // Borrows what was read.
+  AttentionOptions options() const;
+
+  // The length of a row of weights over these keys: all of them, or those of the longest sequence.
+  std::int64_t row_length(const TensorView& key) const;
+
+  // What has gradients.
+  InputArray &bias, &alibi, &sinks;
+  TableOptions tables{};
+  ScoreOptions score{};
+  Tables table_values{};
+  ScoreParameters score_values{};
+  // Where queries and keys belong; not there without layouts.
+  InputArray *offsets_query = nullptr, *offsets_key = nullptr, *block_table = nullptr;
+
+ private:
+  // The options of a kind of mask that takes arrays, one for each.
+  struct MaskArrays {
+    const MaskDescription* kind;
+    std::vector<InputArray*> inputs;
+  };
+  const InputArray& input_of(MaskKind kind) const;
+  Mask mask() const;
+
+  std::vector<MaskArrays> mask_arrays_{};
+  std::optional<Align> causal_{}, align_{};
+  Mask numbers_{};  // of kinds that take numbers
+  std::optional<double> scale_{};
+  double soft_cap_ = 0;
+  Precision precision_ = Precision::exact;
+  Dropout dropout_{};
+  EmptyRows empty_rows_ = EmptyRows::zero;
+  std::int64_t memory_limit_ = 0;
+};
+
+}  // namespace qkv::app

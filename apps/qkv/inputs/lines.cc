@@ -1,0 +1,89 @@
+// Reads lines of standard input in growing batches, as they arrive.
+#include "inputs/lines.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string_view>
+
+#include "io/files/descriptor.h"
+#include "qkv/error.h"
+#include "signals.h"
+
+namespace qkv::app {
+
+constexpr std::size_t kFirstBatch = 32, kLargestBatch = 1024;
+constexpr std::chrono::milliseconds kSilence{50};  // after which the rest of a line is not waited for
+constexpr std::size_t kPart = 1 << 16;             // bytes: as much as a pipe holds
+
+std::vector<Option> line_options(TextLineOptions& options) {
+  return {{"--exact-text", flag(options.exact),
+           "Keep every byte of a line; otherwise a byte order mark and carriage returns at line ends are dropped, and "
+           "every Unicode space becomes a space"},
+          {"--replace-invalid", flag(options.replace_invalid),
+           "Read bytes that are not UTF-8 as U+FFFD; otherwise they are refused", excludes("--exact-text")}};
+}
+
+std::string text_of_option(const char* option, const std::string& text, const TextLineOptions& options) {
+  try {
+    return text_of_argument(text, options);
+  } catch (const FormatError& error) {
+    throw UsageError(option, error.what());
+  }
+}
+
+std::string on_one_line(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+InputLines::InputLines(const TextLineOptions& options) : options_(options), batch_(kFirstBatch) {}
+
+// False if nothing came for so long.
+bool InputLines::fetch(std::optional<std::chrono::milliseconds> patience) {
+  if (!wait_to_read(STDIN_FILENO, patience)) return false;
+  bytes_.erase(0, begin_);
+  begin_ = 0;
+  const std::size_t size = bytes_.size();
+  bytes_.resize(size + kPart);
+  const ssize_t got = io::retry([&] { return read(STDIN_FILENO, bytes_.data() + size, kPart); });
+  bytes_.resize(size + static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+  if (got < 0) io::throw_io_error("standard input", "read");
+  ended_ = got == 0;
+  return true;
+}
+
+bool InputLines::next(std::string& line) {
+  while (must_wait()) fetch();
+  if (begin_ == bytes_.size()) return false;
+  const std::size_t end = std::min(bytes_.find('\n', begin_), bytes_.size());
+  line = text_of_line(std::string_view(bytes_).substr(begin_, end - begin_), count_ + 1, options_);
+  begin_ = std::min(end + 1, bytes_.size());
+  ++count_;
+  return true;
+}
+
+// Whether another line is there, or soon will be if it has begun.
+bool InputLines::arrives() {
+  while (must_wait()) {
+    const bool has_begun = begin_ < bytes_.size();
+    if (!fetch(has_begun ? kSilence : std::chrono::milliseconds(0))) return false;
+  }
+  return true;
+}
+
+bool InputLines::next(std::vector<std::string>& lines) {
+  lines.clear();
+  try {
+    for (std::string line; lines.size() < batch_ && (lines.empty() || arrives()) && next(line);) {
+      lines.push_back(std::move(line));
+    }
+  } catch (const std::runtime_error&) {
+    if (lines.empty()) throw;  // else the next call comes here again
+  }
+  batch_ = lines.size() == batch_ ? std::min(4 * batch_, kLargestBatch) : kFirstBatch;
+  return !lines.empty();
+}
+
+}  // namespace qkv::app

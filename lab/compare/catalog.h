@@ -1,0 +1,49 @@
+// Which models are compared, on which tasks, and at which sizes models of all kinds have the same number of parameters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lab/compare/sequence_tasks.h"
+#include "lab/models/sequence_model.h"
+#include "lab/models/translator_model.h"
+
+namespace qkv::comparison {
+
+// A task and the models that it is given to, by name.
+struct CatalogTask {
+  std::string name;
+  std::vector<std::string> models;
+  std::string question;  // what is asked, for the table
+  std::string at;        // what makes it harder
+  double chance = 0;     // of a guess to be right
+  std::int64_t parameters = 0;
+  std::int64_t seeds = 3;
+  // Of training.
+  std::int64_t steps = 0;
+  std::int64_t batch_tokens = 0;
+  double rate = 0;
+  std::int64_t examples = 0;  // measured at each point; 0: all there are
+};
+const std::vector<CatalogTask>& catalog();
+// std::invalid_argument for a name that is none; so do all that follow.
+const CatalogTask& catalog_task(const std::string& name);
+
+std::vector<std::string> model_names();  // all that have a task
+
+// A Transformer is both.
+bool is_reader(const std::string& model);  // a sequence model
+bool is_translator(const std::string& model);
+
+SequenceTask sequence_task(const std::string& task);
+SequenceKind sequence_kind(const std::string& model);
+TranslatorKind translator_kind(const std::string& model);
+
+// A sequence model of this vocabulary whose number of parameters is as near to `parameters` as can be.
+SequenceModelConfig sized(SequenceKind kind, std::int64_t vocab, std::int64_t parameters);
+
+// A translator of about `parameters`: within 1.5 % of the number that all kinds come nearest to.
+TranslatorConfig sized(TranslatorKind kind, const EncoderDecoderTokens& tokens, std::int64_t parameters);
+
+}  // namespace qkv::comparison

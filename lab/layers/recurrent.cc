@@ -1,0 +1,181 @@
+// Recurrent, and Rnn, Lstm and Gru: the parameters of all layers and directions, and the way forward through them.
+#include "lab/layers/recurrent.h"
+
+#include <utility>
+
+#include "core/mathematics.h"
+#include "core/refuse.h"
+#include "lab/layers/recurrent_batch.h"
+#include "lab/layers/recurrent_pass.h"
+#include "layers/basic/layer_checks.h"
+#include "qkv/threads.h"
+
+namespace qkv {
+namespace {
+
+constexpr int kMostRecurrentLayers = 1024;
+
+// What stands behind weight_ih and the others.
+std::string recurrent_suffix(int layer, int direction) {
+  return "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
+}
+
+}  // namespace
+
+Recurrent::Recurrent(std::string name, const RecurrentConfig& config, Weights& weights, const std::string& scope)
+    : name_(std::move(name)), config_(config) {
+  check_size(name_, "in", config.in);
+  check_size(name_, "hidden", config.hidden);
+  refuse_unless(config.layers >= 1 && config.layers <= kMostRecurrentLayers, name_, "layers is {}; it must be 1 to {}",
+                config.layers, kMostRecurrentLayers);
+  refuse_unless(config.directions == 1 || config.directions == 2, name_, "directions is {}; it must be 1 or 2",
+                config.directions);
+  const std::int64_t wide = gates_of(config.cell) * config.hidden;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const std::int64_t in = layer == 0 ? config.in : config.directions * config.hidden;
+    for (int direction = 0; direction < config.directions; ++direction) {
+      const std::string suffix = recurrent_suffix(layer, direction);
+      Direction& own = directions_.emplace_back();
+      own.weight_ih =
+          PackedParameter(weights.take(scope + "weight_ih" + suffix, {wide, in}), {wide}, weights.storage());
+      own.weight_hh = PackedParameter(weights.take(scope + "weight_hh" + suffix, {wide, config.hidden}),
+                                      state_products(config.cell, config.hidden), weights.storage());
+      if (!config.bias) continue;
+      own.bias_ih.value = weights.take(scope + "bias_ih" + suffix, {wide});
+      own.bias_hh.value = weights.take(scope + "bias_hh" + suffix, {wide});
+    }
+  }
+}
+
+Recurrent Recurrent::make(const RecurrentConfig& config, Weights& weights, const std::string& scope) {
+  const char* name = config.cell == RecurrentCell::lstm ? "lstm" : gates_of(config.cell) == 1 ? "rnn" : "gru";
+  return Recurrent(name, config, weights, scope);
+}
+
+RecurrentOutput Recurrent::forward(const Sequences& x, const RecurrentStates<TensorView>& initial, int threads) const {
+  return run(x, initial, {}, nullptr, threads);
+}
+
+RecurrentOutput Recurrent::forward(const Sequences& x, const RecurrentStates<TensorView>& initial,
+                                   const Dropout& dropout, RecurrentSaved& saved, int threads) const {
+  saved = {};
+  return run(x, initial, dropout, &saved, threads);
+}
+
+RecurrentOutput Recurrent::run(const Sequences& x, const RecurrentStates<TensorView>& initial, const Dropout& dropout,
+                               RecurrentSaved* saved, int threads) const {
+  const RecurrentBatch batch(name_, x, config_.in);
+  const Dtype dtype = directions_[0].weight_ih.dtype();
+  const bool is_lstm = config_.cell == RecurrentCell::lstm;
+  const bool keeps = saved != nullptr && gates_of(config_.cell) > 1;
+  const std::int64_t tokens = batch.tokens(), hidden = config_.hidden, wide = gates_of(config_.cell) * hidden;
+  const auto groups = batch.groups(divide_up(std::int64_t{threads > 0 ? threads : qkv::threads()}, config_.directions));
+  const auto directions = static_cast<std::size_t>(config_.directions);
+  RecurrentOutput result{.states = copy_states(name_, initial, config_, batch.size(), dtype)};
+  Tensor in;
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    const bool last = layer + 1 == config_.layers;
+    const Dims shape = {tokens, config_.directions * hidden};
+    Tensor out = Tensor::uninitialized(last ? with_last(x.rows.shape(), shape[1]) : shape, dtype);
+    std::vector<RecurrentSaved::Direction> work(directions);
+    std::vector<RecurrentForward> passes(directions);
+    for (int d = 0; d < config_.directions; ++d) {
+      const Direction& own = directions_[index(layer, d)];
+      RecurrentSaved::Direction& mine = work[static_cast<std::size_t>(d)];
+      mine.gates = Tensor::uninitialized({tokens, wide}, dtype);
+      if (keeps) mine.kept = Tensor::uninitialized({tokens, hidden}, dtype);
+      matmul(layer == 0 ? batch.rows() : in, own.weight_ih.part(), mine.gates,
+             {.bias = config_.bias ? own.bias_ih.value.view() : TensorView(), .threads = threads});
+      const auto at = static_cast<std::int64_t>(index(layer, d));
+      RecurrentForward& pass = passes[static_cast<std::size_t>(d)];
+      pass = {.cell = config_.cell,
+              .reverse = d == 1,
+              .bias = config_.bias ? own.bias_hh.value.view() : TensorView(),
+              .gates = mine.gates,
+              .kept = keeps ? mine.kept.view() : MutableTensorView(),
+              .out = out.view().reshape(shape).slice(1, d * hidden, (d + 1) * hidden),
+              .hidden = result.states.hidden.view().select(0, at),
+              .cell_state = is_lstm ? result.states.cell.view().select(0, at) : MutableTensorView()};
+      for (std::size_t part = 0; part < state_products(config_.cell, hidden).size(); ++part) {
+        pass.weights.push_back(&own.weight_hh.part(part));
+      }
+    }
+    parallel_for(static_cast<std::int64_t>(groups.size() * directions), threads, [&](std::int64_t task, int) {
+      const auto at = static_cast<std::size_t>(task);
+      recurrent_forward(passes[at % directions], batch, groups[at / directions], threads);
+    });
+    if (saved != nullptr) {
+      for (RecurrentSaved::Direction& mine : work) {
+        saved->directions.push_back(keeps ? std::move(mine) : RecurrentSaved::Direction());
+      }
+      saved->out.push_back(Tensor::copy(out.view().reshape(shape)));
+    }
+    if (last) {
+      result.out = std::move(out);
+    } else {
+      drop_steps(dropout, layer, batch, out, threads);
+      in = std::move(out);
+    }
+  }
+  return result;
+}
+
+void Recurrent::visit(const ParameterVisitor& visitor, const std::string& scope) const {
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    for (int d = 0; d < config_.directions; ++d) {
+      const Direction& own = directions_[index(layer, d)];
+      const std::string suffix = recurrent_suffix(layer, d);
+      own.weight_ih.visit(visitor, scope + "weight_ih" + suffix);
+      own.weight_hh.visit(visitor, scope + "weight_hh" + suffix);
+      if (!config_.bias) continue;
+      visitor(scope + "bias_ih" + suffix, own.bias_ih);
+      visitor(scope + "bias_hh" + suffix, own.bias_hh);
+    }
+  }
+}
+
+void Recurrent::update(const ParameterUpdater& updater, const std::string& scope) {
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    for (int d = 0; d < config_.directions; ++d) {
+      Direction& own = directions_[index(layer, d)];
+      const std::string suffix = recurrent_suffix(layer, d);
+      own.weight_ih.update(updater, scope + "weight_ih" + suffix);
+      own.weight_hh.update(updater, scope + "weight_hh" + suffix);
+      if (!config_.bias) continue;
+      updater(scope + "bias_ih" + suffix, own.bias_ih);
+      updater(scope + "bias_hh" + suffix, own.bias_hh);
+    }
+  }
+}
+
+Rnn::Rnn(const RnnConfig& config, Weights& weights, const std::string& scope)
+    : Recurrent("rnn",
+                {.cell = config.activation == RnnActivation::relu ? RecurrentCell::rnn_relu : RecurrentCell::rnn_tanh,
+                 .in = config.in,
+                 .hidden = config.hidden,
+                 .layers = config.layers,
+                 .directions = config.directions,
+                 .bias = config.bias},
+                weights, scope) {}
+
+Lstm::Lstm(const LstmConfig& config, Weights& weights, const std::string& scope)
+    : Recurrent("lstm",
+                {.cell = RecurrentCell::lstm,
+                 .in = config.in,
+                 .hidden = config.hidden,
+                 .layers = config.layers,
+                 .directions = config.directions,
+                 .bias = config.bias},
+                weights, scope) {}
+
+Gru::Gru(const GruConfig& config, Weights& weights, const std::string& scope)
+    : Recurrent("gru",
+                {.cell = config.reset == GruReset::before_product ? RecurrentCell::gru_reset_first : RecurrentCell::gru,
+                 .in = config.in,
+                 .hidden = config.hidden,
+                 .layers = config.layers,
+                 .directions = config.directions,
+                 .bias = config.bias},
+                weights, scope) {}
+
+}  // namespace qkv

@@ -1,0 +1,357 @@
+// The gates and states of recurrent layers over vectors, forward and backward.
+#include "lab/layers/recurrent_step.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "lab/layers/recurrent_step.cc"
+#include "simd/targets.h"
+// Only after the list of targets.
+#include <hwy/foreach_target.h>
+
+#include "simd/logistic-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace qkv::HWY_NAMESPACE {
+
+// Whole vectors.
+template <class T>
+struct WholeLanes {
+  HWY_INLINE Vec<T> load(const T* from) const { return hn::LoadU(Tag<T>(), from); }
+  HWY_INLINE void store(Vec<T> x, T* to) const { hn::StoreU(x, Tag<T>(), to); }
+};
+
+// The rest of a row: the lanes beyond it hold zeros and are not written.
+template <class T>
+struct SomeLanes {
+  HWY_INLINE Vec<T> load(const T* from) const {
+    HWY_ALIGN T lanes[kLanes<T>] = {};
+    for (std::int64_t i = 0; i < count; ++i) lanes[i] = from[i];
+    return hn::Load(Tag<T>(), lanes);
+  }
+  HWY_INLINE void store(Vec<T> x, T* to) const {
+    HWY_ALIGN T lanes[kLanes<T>];
+    hn::Store(x, Tag<T>(), lanes);
+    for (std::int64_t i = 0; i < count; ++i) to[i] = lanes[i];
+  }
+  std::int64_t count;
+};
+
+// body(lanes, row, token, first element) for all elements of all rows.
+template <class Step, class Body>
+HWY_INLINE void for_each_part(const Step& step, const Body& body) {
+  using T = typename Step::Element;
+  for (std::int64_t row = 0; row < step.rows; ++row) {
+    std::int64_t i = 0;
+    for (; i + kLanes<T> <= step.size; i += kLanes<T>) body(WholeLanes<T>(), row, step.tokens[row], i);
+    if (i < step.size) body(SomeLanes<T>{step.size - i}, row, step.tokens[row], i);
+  }
+}
+
+template <class T>
+HWY_INLINE Vec<T> one_minus(Vec<T> x) {
+  return hn::Sub(hn::Set(Tag<T>(), T(1)), x);
+}
+// x (1 - y^2): through tanh, whose value is y.
+template <class T>
+HWY_INLINE Vec<T> through_tanh(Vec<T> x, Vec<T> y) {
+  return hn::Mul(x, hn::NegMulAdd(y, y, hn::Set(Tag<T>(), T(1))));
+}
+// x y (1 - y): through the logistic function, whose value is y.
+template <class T>
+HWY_INLINE Vec<T> through_logistic(Vec<T> x, Vec<T> y) {
+  return hn::Mul(x, hn::Mul(y, one_minus<T>(y)));
+}
+
+template <class T, bool kRelu>
+void rnn_step(const RecurrentStep<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    const std::int64_t at = row * s.size + i;
+    const Vec<T> sum = hn::Add(lanes.load(s.gates + token * s.size + i), lanes.load(s.products + at));
+    Vec<T> h;
+    if constexpr (kRelu) {
+      h = hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(Tag<T>())), sum);
+    } else {
+      h = gate_tanh<T>(sum);
+    }
+    lanes.store(h, s.hidden + at);
+    lanes.store(h, s.out + token * s.out_stride + i);
+  });
+}
+
+template <class T>
+void lstm_step(const RecurrentStep<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    T* gates = s.gates + token * 4 * s.size + i;
+    const T* products = s.products + row * 4 * s.size + i;
+    const auto sum = [&](int gate) HWY_ATTR {
+      return hn::Add(lanes.load(gates + gate * s.size), lanes.load(products + gate * s.size));
+    };
+    const Vec<T> in = Logistic<T>(sum(0)).value, forget = Logistic<T>(sum(1)).value, g = gate_tanh<T>(sum(2));
+    const Vec<T> through = Logistic<T>(sum(3)).value;
+    const std::int64_t at = row * s.size + i;
+    const Vec<T> c = hn::MulAdd(forget, lanes.load(s.cell + at), hn::Mul(in, g));
+    const Vec<T> h = hn::Mul(through, gate_tanh<T>(c));
+    lanes.store(c, s.cell + at);
+    lanes.store(h, s.hidden + at);
+    lanes.store(h, s.out + token * s.out_stride + i);
+    if (s.kept == nullptr) return;
+    lanes.store(in, gates);
+    lanes.store(forget, gates + s.size);
+    lanes.store(g, gates + 2 * s.size);
+    lanes.store(through, gates + 3 * s.size);
+    lanes.store(c, s.kept + token * s.size + i);
+  });
+}
+
+// n + z (h - n), and what backward needs.
+template <class T, class Lanes>
+HWY_INLINE void finish_gru(const RecurrentStep<T>& s, Lanes lanes, std::int64_t row, std::int64_t token, std::int64_t i,
+                           Vec<T> z, Vec<T> n) {
+  const std::int64_t at = row * s.size + i;
+  const Vec<T> h = hn::MulAdd(z, hn::Sub(lanes.load(s.hidden + at), n), n);
+  lanes.store(h, s.hidden + at);
+  lanes.store(h, s.out + token * s.out_stride + i);
+  lanes.store(n, s.gates + (token * 3 + 2) * s.size + i);
+}
+
+template <class T>
+void gru_step(const RecurrentStep<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    T* gates = s.gates + token * 3 * s.size + i;
+    const T* products = s.products + row * 3 * s.size + i;
+    const Vec<T> r = Logistic<T>(hn::Add(lanes.load(gates), lanes.load(products))).value;
+    const Vec<T> z = Logistic<T>(hn::Add(lanes.load(gates + s.size), lanes.load(products + s.size))).value;
+    const Vec<T> product = lanes.load(products + 2 * s.size);
+    const Vec<T> n = gate_tanh<T>(hn::MulAdd(r, product, lanes.load(gates + 2 * s.size)));
+    if (s.kept != nullptr) {
+      lanes.store(r, gates);
+      lanes.store(z, gates + s.size);
+      lanes.store(product, s.kept + token * s.size + i);
+    }
+    finish_gru<T>(s, lanes, row, token, i, z, n);
+  });
+}
+
+template <class T>
+void reset_step(const RecurrentStep<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    T* gates = s.gates + token * 3 * s.size + i;
+    const T* products = s.products + row * 2 * s.size + i;
+    const Vec<T> r = Logistic<T>(hn::Add(lanes.load(gates), lanes.load(products))).value;
+    const Vec<T> z = Logistic<T>(hn::Add(lanes.load(gates + s.size), lanes.load(products + s.size))).value;
+    const Vec<T> reset = hn::Mul(r, lanes.load(s.hidden + row * s.size + i));
+    lanes.store(r, gates);
+    lanes.store(z, gates + s.size);
+    lanes.store(reset, s.reset + row * s.size + i);
+    if (s.kept != nullptr) lanes.store(reset, s.kept + token * s.size + i);
+  });
+}
+
+template <class T>
+void gru_reset_first_step(const RecurrentStep<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    const T* gates = s.gates + token * 3 * s.size + i;
+    const Vec<T> z = lanes.load(gates + s.size);
+    const Vec<T> n = gate_tanh<T>(hn::Add(lanes.load(gates + 2 * s.size), lanes.load(s.products + row * s.size + i)));
+    finish_gru<T>(s, lanes, row, token, i, z, n);
+  });
+}
+
+template <class T>
+void step_any(RecurrentCell cell, const RecurrentStep<T>& s) {
+  switch (cell) {
+    case RecurrentCell::rnn_tanh:
+      return rnn_step<T, false>(s);
+    case RecurrentCell::rnn_relu:
+      return rnn_step<T, true>(s);
+    case RecurrentCell::lstm:
+      return lstm_step(s);
+    case RecurrentCell::gru:
+      return gru_step(s);
+    case RecurrentCell::gru_reset_first:
+      return gru_reset_first_step(s);
+  }
+}
+
+// The whole gradient at h'.
+template <class T, class Lanes>
+HWY_INLINE Vec<T> gradient_at_hidden(const RecurrentStepBack<T>& s, Lanes lanes, std::int64_t row, std::int64_t token,
+                                     std::int64_t i) {
+  return hn::Add(lanes.load(s.grad_hidden + row * s.size + i), lanes.load(s.grad_out + token * s.grad_out_stride + i));
+}
+
+template <class T, bool kRelu>
+void rnn_back(const RecurrentStepBack<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    const Vec<T> gradient = gradient_at_hidden<T>(s, lanes, row, token, i);
+    const Vec<T> h = lanes.load(s.out + token * s.out_stride + i);
+    Vec<T> sum;
+    if constexpr (kRelu) {
+      sum = hn::IfThenElseZero(hn::Gt(h, hn::Zero(Tag<T>())), gradient);
+    } else {
+      sum = through_tanh<T>(gradient, h);
+    }
+    lanes.store(sum, s.grad_gates + token * s.size + i);
+    lanes.store(sum, s.grad_products + row * s.size + i);
+  });
+}
+
+template <class T>
+void lstm_back(const RecurrentStepBack<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    const T* gates = s.gates + token * 4 * s.size + i;
+    const Vec<T> in = lanes.load(gates), forget = lanes.load(gates + s.size), g = lanes.load(gates + 2 * s.size);
+    const Vec<T> through = lanes.load(gates + 3 * s.size), c = gate_tanh<T>(lanes.load(s.kept + token * s.size + i));
+    const Vec<T> gradient = gradient_at_hidden<T>(s, lanes, row, token, i);
+    T* grad_cell = s.grad_cell + row * s.size + i;
+    const Vec<T> at_cell = hn::Add(lanes.load(grad_cell), through_tanh<T>(hn::Mul(gradient, through), c));
+    lanes.store(hn::Mul(at_cell, forget), grad_cell);
+    const auto put = [&](int gate, Vec<T> value) HWY_ATTR {
+      lanes.store(value, s.grad_gates + (token * 4 + gate) * s.size + i);
+      lanes.store(value, s.grad_products + (row * 4 + gate) * s.size + i);
+    };
+    put(0, through_logistic<T>(hn::Mul(at_cell, g), in));
+    put(1, through_logistic<T>(hn::Mul(at_cell, lanes.load(s.previous_cell[row] + i)), forget));
+    put(2, through_tanh<T>(hn::Mul(at_cell, in), g));
+    put(3, through_logistic<T>(hn::Mul(gradient, c), through));
+  });
+}
+
+// Through h' = n + z (h - n): at the sums in z and n.
+template <class T>
+struct GruBack {
+  template <class Lanes>
+  HWY_INLINE GruBack(const RecurrentStepBack<T>& s, Lanes lanes, std::int64_t row, std::int64_t token, std::int64_t i) {
+    const T* gates = s.gates + token * 3 * s.size + i;
+    const Vec<T> z = lanes.load(gates + s.size), n = lanes.load(gates + 2 * s.size);
+    const Vec<T> gradient = gradient_at_hidden<T>(s, lanes, row, token, i);
+    at_z = through_logistic<T>(hn::Mul(gradient, hn::Sub(lanes.load(s.previous_hidden[row] + i), n)), z);
+    at_n = through_tanh<T>(hn::Mul(gradient, one_minus<T>(z)), n);
+    lanes.store(hn::Mul(gradient, z), s.grad_hidden + row * s.size + i);
+    T* to = s.grad_gates + token * 3 * s.size + i;
+    lanes.store(at_z, to + s.size);
+    lanes.store(at_n, to + 2 * s.size);
+  }
+
+  Vec<T> at_z, at_n;
+};
+
+template <class T>
+void gru_back(const RecurrentStepBack<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    const GruBack<T> back(s, lanes, row, token, i);
+    const Vec<T> r = lanes.load(s.gates + token * 3 * s.size + i), product = lanes.load(s.kept + token * s.size + i);
+    const Vec<T> at_r = through_logistic<T>(hn::Mul(back.at_n, product), r), at_product = hn::Mul(back.at_n, r);
+    lanes.store(at_r, s.grad_gates + token * 3 * s.size + i);
+    lanes.store(at_product, s.grad_kept + token * s.size + i);
+    T* to = s.grad_products + row * 3 * s.size + i;
+    lanes.store(at_r, to);
+    lanes.store(back.at_z, to + s.size);
+    lanes.store(at_product, to + 2 * s.size);
+  });
+}
+
+template <class T>
+void gru_reset_first_back(const RecurrentStepBack<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    const GruBack<T> back(s, lanes, row, token, i);
+    lanes.store(back.at_n, s.grad_products + row * s.size + i);
+  });
+}
+
+template <class T>
+void reset_back(const RecurrentStepBack<T>& s) {
+  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
+    const Vec<T> r = lanes.load(s.gates + token * 3 * s.size + i);
+    const Vec<T> gradient = lanes.load(s.grad_reset + row * s.size + i);
+    T* hidden = s.grad_hidden + row * s.size + i;
+    lanes.store(hn::MulAdd(gradient, r, lanes.load(hidden)), hidden);
+    T* at_token = s.grad_gates + token * 3 * s.size + i;
+    T* at_row = s.grad_products + row * 2 * s.size + i;
+    const Vec<T> at_r = through_logistic<T>(hn::Mul(gradient, lanes.load(s.previous_hidden[row] + i)), r);
+    lanes.store(at_r, at_token);
+    lanes.store(at_r, at_row);
+    lanes.store(lanes.load(at_token + s.size), at_row + s.size);
+  });
+}
+
+template <class T>
+void step_back_any(RecurrentCell cell, const RecurrentStepBack<T>& s) {
+  switch (cell) {
+    case RecurrentCell::rnn_tanh:
+      return rnn_back<T, false>(s);
+    case RecurrentCell::rnn_relu:
+      return rnn_back<T, true>(s);
+    case RecurrentCell::lstm:
+      return lstm_back(s);
+    case RecurrentCell::gru:
+      return gru_back(s);
+    case RecurrentCell::gru_reset_first:
+      return gru_reset_first_back(s);
+  }
+}
+
+void step_f32(RecurrentCell cell, const RecurrentStep<float>& s) { step_any(cell, s); }
+void step_f64(RecurrentCell cell, const RecurrentStep<double>& s) { step_any(cell, s); }
+void step_back_f32(RecurrentCell cell, const RecurrentStepBack<float>& s) { step_back_any(cell, s); }
+void step_back_f64(RecurrentCell cell, const RecurrentStepBack<double>& s) { step_back_any(cell, s); }
+void reset_f32(const RecurrentStep<float>& s) { reset_step(s); }
+void reset_f64(const RecurrentStep<double>& s) { reset_step(s); }
+void reset_back_f32(const RecurrentStepBack<float>& s) { reset_back(s); }
+void reset_back_f64(const RecurrentStepBack<double>& s) { reset_back(s); }
+
+}  // namespace qkv::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+#include "simd/dispatch.h"
+
+namespace qkv::inline ops {
+namespace {
+
+HWY_EXPORT(step_f32);
+HWY_EXPORT(step_f64);
+HWY_EXPORT(step_back_f32);
+HWY_EXPORT(step_back_f64);
+HWY_EXPORT(reset_f32);
+HWY_EXPORT(reset_f64);
+HWY_EXPORT(reset_back_f32);
+HWY_EXPORT(reset_back_f64);
+
+}  // namespace
+
+void recurrent_step(RecurrentCell cell, const RecurrentStep<float>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(step_f32)(cell, step);
+}
+void recurrent_step(RecurrentCell cell, const RecurrentStep<double>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(step_f64)(cell, step);
+}
+void recurrent_reset(const RecurrentStep<float>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(reset_f32)(step);
+}
+void recurrent_reset(const RecurrentStep<double>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(reset_f64)(step);
+}
+void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<float>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(step_back_f32)(cell, step);
+}
+void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<double>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(step_back_f64)(cell, step);
+}
+void recurrent_reset_back(const RecurrentStepBack<float>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(reset_back_f32)(step);
+}
+void recurrent_reset_back(const RecurrentStepBack<double>& step) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(reset_back_f64)(step);
+}
+
+}  // namespace qkv::inline ops
+#endif  // HWY_ONCE

@@ -1,0 +1,54 @@
+// Models that read one sequence and write another: recurrent encoder-decoders with and without attention, and a
+// Transformer, of one size.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "lab/models/dependencies.h"
+#include "qkv/attention/mask.h"
+#include "qkv/models/encoder_decoder.h"
+#include "qkv/models/trainable.h"
+
+namespace qkv::comparison {
+
+enum class TranslatorKind { fixed, additive, dot, transformer };
+
+struct TranslatorConfig {
+  TranslatorKind kind = TranslatorKind::fixed;
+  EncoderDecoderTokens tokens{};
+  std::int64_t model_dim = 0;
+  std::int64_t ff_dim = 0;  // of a Transformer
+};
+
+class TranslatorModel : public TrainableOn<PairBatch> {
+ public:
+  TranslatorModel(const TranslatorConfig& config, std::uint64_t seed);  // weights to train from
+  TranslatorModel(const TranslatorConfig& config, Weights weights);
+
+  LossSum loss(const PairBatch& batch) const override { return model_->loss(batch); }
+  LossSum backward(const PairBatch& batch, std::uint64_t) override { return model_->backward(batch, {}); }
+  void visit(const ParameterVisitor& visitor) const override { model_->visit(visitor); }
+  void update(const ParameterUpdater& updater) override { model_->update(updater); }
+
+  const TranslatorConfig& config() const { return config_; }
+  const EncoderDecoder& model() const { return *model_; }
+
+  // From source tokens, the inputs, to as many target tokens.
+  SequenceGraph graph(std::int64_t length) const;
+  // Multiplications and additions of the products for a source token and a target token, mean, where both sides have
+  // this length: all target tokens at once; one after so many others.
+  double operations_at_once(std::int64_t length) const;
+  double operations_in_turn(std::int64_t length) const;
+
+ private:
+  double weight_operations() const;
+  // Of so many pairs of a query and a key in all layers.
+  double attention_operations(double pairs) const;
+
+  TranslatorConfig config_;
+  std::unique_ptr<EncoderDecoder> model_;
+};
+
+}  // namespace qkv::comparison

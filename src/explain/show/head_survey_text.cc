@@ -1,0 +1,310 @@
+// A survey of heads, those that stand out, and the words that its alignment joins, as text: sections for the writer of
+// text.cc.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/mathematics.h"
+#include "explain/observe/left_out_masks.h"
+#include "explain/observe/require.h"
+#include "explain/observe/token_names.h"
+#include "explain/steps/explanation_context.h"
+#include "explain/steps/text_parts.h"
+#include "qkv/explain/explain_model.h"
+
+namespace qkv {
+namespace {
+
+constexpr std::size_t kMostStriking = 5;
+
+// What a head does, and how much of it: its share, or how far its entropy is below the largest.
+struct Striking {
+  const HeadSurvey::Entry* head;
+  double strength;
+  std::string text;
+};
+
+Striking striking_of(const HeadSurvey& survey, const HeadSurvey::Entry& head) {
+  const HeadSummary& summary = head.summary;
+  const auto share = [&](double value, const char* where) {
+    return Striking{&head, value, fmt::format("{} of its weight goes to {}", fixed_text(value, 3), where)};
+  };
+  switch (head.pattern) {
+    case HeadPattern::previous:
+      return share(summary.previous, "the token before");
+    case HeadPattern::next:
+      return share(summary.next, "the token after");
+    case HeadPattern::itself:
+      return share(summary.itself, "the token itself");
+    case HeadPattern::first:
+      return share(summary.first, "the first token");
+    case HeadPattern::separators:
+      return share(summary.separators, "special tokens");
+    case HeadPattern::alignment: {
+      const double largest = largest_entropy(survey.attentions, head.index.site);
+      return {&head, 1 - summary.entropy / largest,
+              fmt::format("each token written attends to few source tokens: entropy {} of at most {}",
+                          fixed_text(summary.entropy, 3), fixed_text(largest, 3))};
+    }
+    case HeadPattern::spread:
+    case HeadPattern::none:
+      break;
+  }
+  return {&head, 0, ""};
+}
+
+// One section with the most striking heads by name; none if no head passes a threshold.
+std::vector<Section> striking_heads(const HeadSurvey& survey) {
+  std::vector<Striking> all;
+  for (const HeadSurvey::Entry& head : survey.heads) {
+    if (Striking one = striking_of(survey, head); !one.text.empty()) all.push_back(std::move(one));
+  }
+  if (all.empty()) return {};
+  std::ranges::stable_sort(all, std::ranges::greater(), &Striking::strength);
+  Block block;
+  for (const Striking& one : std::span(all).first(std::min(all.size(), kMostStriking))) {
+    const AttentionSite& site = survey.attentions.sites[one.head->index.site];
+    block.lines.push_back(
+        {{site.title.empty() ? "" : site.title + ", ", Role::none},
+         {fmt::format("layer {}, head {}: ", one.head->index.layer, one.head->index.head), Role::none},
+         {name_of(one.head->pattern), Role::weight},
+         {"; " + one.text, Role::none}});
+  }
+  return {{0, "The most striking heads", {block}}};
+}
+
+constexpr std::size_t kMostWords = 5;   // shown for each target word
+constexpr std::size_t kBar = 20;        // characters of a weight of 1
+constexpr std::int64_t kMostBars = 12;  // source words that get a bar each
+constexpr double kRemarkable = 0.5;     // a share of this size is coloured
+
+std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets) {
+  std::vector<Line> lines;
+  for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
+    for (std::int64_t j = 0; j < survey.word_alignment.size(1); ++j) {
+      const double weight = survey.word_alignment.view().at<double>({i, j});
+      const auto length = static_cast<std::size_t>(weight * kBar + 0.5);
+      lines.push_back({{j == 0 ? targets.column(i) : std::string(characters(targets.column(i)), ' '), Role::query},
+                       {"  " + sources.column(j), Role::key},
+                       {fmt::format(" {} ", fixed_text(weight, 3)), Role::weight},
+                       {std::string(length, '#'), Role::weight}});
+    }
+  }
+  return lines;
+}
+
+std::vector<Line> lists(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets,
+                        std::size_t most) {
+  std::vector<Line> lines;
+  for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
+    Line line{{targets.column(i), Role::query}, {"  ->  ", Role::none}};
+    const std::vector<std::int64_t> keys = keys_by_weight(survey.word_alignment, i);
+    for (std::size_t n = 0; n < std::min(keys.size(), most); ++n) {
+      line.push_back({n == 0 ? "" : ", ", Role::none});
+      line.push_back({sources.unique(keys[n]), Role::key});
+      line.push_back({" " + fixed_text(survey.word_alignment.view().at<double>({i, keys[n]}), 3), Role::weight});
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+Explanation words(const HeadSurvey& survey, const TextStyle& style) {
+  const auto& alignment = survey.attentions.alignment;
+  require(alignment.has_value(), "words are aligned where a text was written from another alone");
+  const std::vector<std::string>& source_words = alignment->source.words;
+  const TokenNames sources(source_words), targets(alignment->target.words);
+  Block about, table;
+  about.lines = {
+      plain("Each word written, and the source words that it needs: by how much its log-probability falls when one of "
+            "them is hidden from encoder-decoder attention, as shares that sum to 1.")};
+  bool needs_all = true;
+  for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
+    needs_all = needs_all && sum_of_row(survey.word_alignment, i) != 0;
+  }
+  if (!needs_all)
+    about.lines.push_back(plain("Where all shares of a word are 0, hiding a source word makes it no less probable."));
+  for (Line& line : about_cut(alignment->cut)) about.lines.push_back(std::move(line));
+  const bool few = survey.word_alignment.element_count() <= kMostBars;
+  table.lines = few ? bars(survey, sources, targets)
+                    : lists(survey, sources, targets, style.full ? source_words.size() : kMostWords);
+  Explanation explanation;
+  explanation.title =
+      printable(alignment->source_text + "  ->  " + alignment->target_text + without(survey.attentions));
+  explanation.sections = {{0, "What each word was made from", {about, table}}};
+  return explanation;
+}
+
+// "Words of several tokens: welcome = w + el + c + ome."; empty if there are none.
+std::string joined_words(const Attentions& attentions) {
+  std::string text;
+  for (const AttentionSequence& sequence : attentions.sequences) {
+    for (std::size_t word = 0; word < sequence.words.words.size(); ++word) {
+      std::string pieces;
+      std::int64_t count = 0;
+      for (std::size_t i = 0; i < sequence.words.word_of.size(); ++i) {
+        if (sequence.words.word_of[i] != static_cast<std::int64_t>(word)) continue;
+        pieces += (count++ == 0 ? "" : " + ") + sequence.tokens[i];
+      }
+      const std::string joined = sequence.words.words[word] + " = " + pieces;
+      if (count > 1 && text.find(joined) == std::string::npos) text += (text.empty() ? "" : ", ") + joined;
+    }
+  }
+  return text.empty() ? text : "Words of several tokens: " + printable(text) + ".";
+}
+
+// Each sequence where an attention first needs it: its keys, then its queries.
+Section token_lists(const Attentions& attentions) {
+  Section section{0, "Tokens", {}};
+  std::vector<bool> listed(attentions.sequences.size());
+  const auto list = [&](std::size_t i) {
+    if (listed[i]) return;
+    listed[i] = true;
+    const TokenNames names(attentions.sequences[i].tokens);
+    std::string text = attentions.sequences[i].caption;
+    for (std::size_t token = 0; token < attentions.sequences[i].tokens.size(); ++token) {
+      text += (token > 0 ? ", " : "") + names.numbered(static_cast<std::int64_t>(token));
+    }
+    Block block;
+    block.lines = {plain(text)};
+    section.blocks.push_back(block);
+  };
+  for (const AttentionSite& site : attentions.sites) {
+    list(site.keys);
+    list(site.queries);
+  }
+  if (const std::string text = joined_words(attentions); !text.empty()) {
+    Block block;
+    block.lines = {plain(text)};
+    section.blocks.push_back(block);
+  }
+  return section;
+}
+
+// Of two sequences positions say nothing.
+bool is_between(const AttentionSite& site) { return site.queries != site.keys; }
+
+Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) {
+  const HeadSummary& summary = entry.summary;
+  Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
+               {fmt::format(" {:>5}/{} {:>5}", fixed_text(summary.entropy, 3), fixed_text(largest, 3),
+                            fixed_text(exp(summary.entropy), 1)),
+                Role::score}};
+  if (!between) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
+  const auto share = [&](std::size_t width, double value) {
+    line.push_back(
+        {fmt::format(" {:>{}}", fixed_text(value, 3), width), value >= kRemarkable ? Role::weight : Role::none});
+  };
+  share(6, summary.first);
+  if (!between) {
+    share(8, summary.previous);
+    share(6, summary.next);
+    share(6, summary.itself);
+  }
+  share(10, summary.separators);
+  line.push_back({fmt::format(" {:>10}", fixed_text(entry.value_norm, 3)), Role::value});
+  if (entry.pattern != HeadPattern::none) line.push_back({fmt::format("  {}", name_of(entry.pattern)), Role::none});
+  return line;
+}
+
+// The heads of one attention, a line each.
+Block heads_table(const HeadSurvey& survey, std::size_t site) {
+  const bool between = is_between(survey.attentions.sites[site]);
+  const double largest = largest_entropy(survey.attentions, site);
+  Block table;
+  std::string head = fmt::format("{:>5} {:>4} {:>11} {:>5}", "layer", "head", "entropy/max", "keys");
+  if (!between) head += fmt::format(" {:>9}", "distance");
+  head += fmt::format(" {:>6}", "first");
+  if (!between) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");
+  table.lines = {plain(head + fmt::format(" {:>10} {:>10}", "separators", "value norm"))};
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    if (entry.index.site == site) table.lines.push_back(summary_line(entry, between, largest));
+  }
+  return table;
+}
+
+constexpr const char* kAboutEntropy =
+    "Entropy in nats: 0 if all weight goes to one token; max: if it is spread evenly over all that are seen. Keys: "
+    "exp(entropy), the effective number of keys: so many with equal weights have this entropy.";
+
+constexpr const char* kSurveyLegend =
+    "Value norm: weight times length of the value as it leaves the output projection, summed over the keys (Kobayashi "
+    "2020). The last column names what a head does: to what at least half of its weight goes; alignment: between two "
+    "texts, with at most half of the largest entropy; spread: with at least 0.9 of it.";
+
+Section heads_of_one_sequence(const HeadSurvey& survey) {
+  const std::size_t count = survey.attentions.sequences.front().tokens.size();
+  Block about;
+  about.lines = {
+      plain(fmt::format("Means over the {} tokens. {}", count, kAboutEntropy)),
+      plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
+            "one, the token itself, and special tokens other than the first."),
+      plain(kSurveyLegend)};
+  return {0, "Heads (one of them in full: --layer and --head)", {about, heads_table(survey, 0)}};
+}
+
+std::vector<Section> heads_of_each_attention(const HeadSurvey& survey) {
+  Block about;
+  about.lines = {
+      plain(fmt::format("Means over the queries. {} Distance in tokens. Then the share of the weight that goes to the "
+                        "first token, the previous one, the next one, the token itself, and special tokens other than "
+                        "the first. One head in full: --attention, --layer and --head.",
+                        kAboutEntropy)),
+      plain(kSurveyLegend)};
+  std::vector<Section> sections = {{0, "Heads", {about}}};
+  for (std::size_t i = 0; i < survey.attentions.sites.size(); ++i) {
+    const AttentionSite& site = survey.attentions.sites[i];
+    sections.push_back(
+        {0, fmt::format("{}: {} (--attention {})", site.title, site.caption, site.option()), {heads_table(survey, i)}});
+  }
+  return sections;
+}
+
+// Every head as a map, a block for each layer.
+std::vector<Section> head_maps(const HeadSurvey& survey) {
+  std::vector<Section> sections;
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    if (entry.weights.element_count() == 0) continue;
+    const AttentionSite& site = survey.attentions.sites[entry.index.site];
+    const std::string title =
+        (site.title.empty() ? "Heads" : site.title) + " as maps: a row for each query, LAYER.HEAD";
+    if (sections.empty() || sections.back().title != title) sections.push_back({0, title, {}});
+    std::vector<Block>& blocks = sections.back().blocks;
+    if (static_cast<std::int64_t>(blocks.size()) <= entry.index.layer) blocks.emplace_back();
+    const std::string pattern = entry.pattern == HeadPattern::none ? "" : fmt::format(" {}", name_of(entry.pattern));
+    blocks.back().quantities.push_back({.name = fmt::format("{}.{}{}", entry.index.layer, entry.index.head, pattern),
+                                        .role = Role::weight,
+                                        .values = entry.weights,
+                                        .rows = {}});
+  }
+  return sections;
+}
+
+}  // namespace
+
+std::string words_to_text(const HeadSurvey& survey, const TextStyle& style) {
+  return to_text(words(survey, style), style);
+}
+
+std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
+  Explanation explanation;
+  explanation.title = "What the heads attend to" + printable(without(survey.attentions));
+  if (survey.attentions.alignment) explanation = words(survey, style);
+  for (Section& section : striking_heads(survey)) explanation.sections.push_back(std::move(section));
+  explanation.sections.push_back(token_lists(survey.attentions));
+  if (survey.attentions.sites.size() == 1 && survey.attentions.sequences.size() == 1) {
+    explanation.sections.push_back(heads_of_one_sequence(survey));
+  } else {
+    for (Section& section : heads_of_each_attention(survey)) explanation.sections.push_back(std::move(section));
+  }
+  if (style.heat) {
+    for (Section& section : head_maps(survey)) explanation.sections.push_back(std::move(section));
+  }
+  return to_text(explanation, style);
+}
+
+}  // namespace qkv

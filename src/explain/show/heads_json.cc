@@ -1,0 +1,278 @@
+// A survey of heads, one head in full, the measures of one token, or attention over long inputs as one JSON object for
+// machines.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "explain/observe/left_out_masks.h"
+#include "explain/show/json_object.h"
+#include "explain/steps/explanation_context.h"
+#include "qkv/explain/attention_maps.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/token_measures.h"
+#include "qkv/target.h"
+
+namespace qkv {
+namespace {
+
+constexpr const char* name_of_mask(bool causal) { return causal ? "causal" : "none"; }
+
+OrderedJson to_object(const HeadSummary& summary) {
+  OrderedJson object;
+  for (const auto& [name, value] :
+       {std::pair("entropy", summary.entropy), std::pair("distance", summary.distance),
+        std::pair("first", summary.first), std::pair("previous", summary.previous), std::pair("next", summary.next),
+        std::pair("itself", summary.itself), std::pair("separators", summary.separators)}) {
+    object[name] = io::json_number(value);
+  }
+  return object;
+}
+
+OrderedJson to_object(const HeadMap& map, const HeadIndex& index, const HeadSurvey& survey) {
+  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
+  MapViews views{.queries = std::ssize(sequences[sites[index.site].queries].tokens),
+                 .keys = std::ssize(sequences[sites[index.site].keys].tokens),
+                 .blocks = map.blocks,
+                 .row_numbers = survey.kept_rows};
+  if (map.top_keys.element_count() > 0) {
+    views.top_keys = map.top_keys;
+    views.top_weights = map.top_weights;
+  }
+  if (map.rows.element_count() > 0) views.rows = map.rows;
+  OrderedJson object = {{"tile", kMapTile}};
+  object.update(to_object(views));
+  return object;
+}
+
+OrderedJson to_object(const HeadSurvey::Entry& entry, const HeadSurvey& survey) {
+  OrderedJson head = {{"layer", entry.index.layer}, {"head", entry.index.head}};
+  head.update(to_object(entry.summary));
+  head["pattern"] = name_of(entry.pattern);
+  head["value_norm"] = io::json_number(entry.value_norm);
+  head["value_lengths"] = json_numbers(entry.value_lengths);
+  head["weights"] = json_numbers(entry.weights, Dtype::f32);
+  if (entry.map) head["map"] = to_object(*entry.map, entry.index, survey);
+  return head;
+}
+
+OrderedJson to_object(const AttentionSequence& sequence) {
+  std::vector<bool> special(sequence.special.begin(), sequence.special.end());
+  std::vector<std::int64_t> word_of = sequence.words.word_of;
+  word_of.resize(sequence.tokens.size(), -1);
+  return {{"name", sequence.name}, {"caption", sequence.caption}, {"tokens", sequence.tokens},    {"ids", sequence.ids},
+          {"special", special},    {"word_of", word_of},          {"words", sequence.words.words}};
+}
+
+OrderedJson to_object(const Attentions& attentions, std::size_t index, const std::optional<AttentionPlan>& cost) {
+  const AttentionSite& site = attentions.sites[index];
+  return {{"name", site.name},
+          {"title", site.title},
+          {"caption", site.caption},
+          {"layers", site.layers},
+          {"heads", site.heads},
+          {"model_dim", site.model_dim},
+          {"score", score_name(site.score)},
+          {"queries", attentions.sequences[site.queries].name},
+          {"keys", attentions.sequences[site.keys].name},
+          {"mask", name_of_mask(site.causal)},
+          {"largest_entropy", largest_entropy(attentions, index)},
+          {"cost", to_object(cost)},
+          {"all", OrderedJson::array()}};
+}
+
+OrderedJson to_object(const LeftOut& left_out, const std::vector<AttentionSite>& sites) {
+  OrderedJson object = {{"heads", OrderedJson::array()}, {"keys", OrderedJson::array()}};
+  for (const HeadIndex& one : left_out.heads) {
+    object["heads"].push_back({{"attention", sites[one.site].name}, {"layer", one.layer}, {"head", one.head}});
+  }
+  for (const auto& [key, site] : left_out.keys) {
+    object["keys"].push_back({{"attention", sites[site].name}, {"key", key}});
+  }
+  return object;
+}
+
+// The number after "layers.", and of the outputs of an attention which one it is.
+OrderedJson place_of(const SublayerVectors& sublayer, const std::vector<AttentionSite>& sites) {
+  OrderedJson place = {{"layer", nullptr}, {"attention", nullptr}};
+  constexpr std::string_view kLayers = "layers.";
+  if (const std::size_t at = sublayer.name.find(kLayers); at != std::string::npos) {
+    place["layer"] = std::stoll(sublayer.name.substr(at + kLayers.size()));
+    for (const AttentionSite& site : sites) {
+      const bool own = sublayer.name.starts_with(site.scope(place["layer"].get<std::int64_t>()));
+      if (sublayer.part == "attention" && own) place["attention"] = site.name;
+    }
+  }
+  return place;
+}
+
+OrderedJson to_object(const SublayerVectors& sublayer, const Attentions& attentions) {
+  OrderedJson lengths = OrderedJson::array();
+  for (const double length : sublayer.lengths) lengths.push_back(json_number_f32(length));
+  OrderedJson object = {{"name", sublayer.name},
+                        {"part", sublayer.part},
+                        {"sequence", attentions.sequences[sublayer.sequence].name},
+                        {"shape", {std::ssize(sublayer.lengths), sublayer.size}},
+                        {"lengths", lengths}};
+  object.update(place_of(sublayer, attentions.sites));
+  return object;
+}
+
+OrderedJson to_object(const TokenProbability& token) {
+  return {{"token", token.token}, {"id", token.id}, {"probability", io::json_number(token.probability)}};
+}
+
+OrderedJson to_object(const Alignment& alignment, const HeadSurvey& survey) {
+  OrderedJson object = {{"source_text", alignment.source_text},
+                        {"target_text", alignment.target_text},
+                        {"cut", alignment.cut},
+                        {"source_words", alignment.source.words},
+                        {"target_words", alignment.target.words},
+                        {"word_alignment", json_numbers(survey.word_alignment)},
+                        {"word_weights", json_numbers(survey.word_weights)},
+                        {"written", OrderedJson::array()}};
+  for (const WrittenToken& token : alignment.written) {
+    OrderedJson one = to_object(static_cast<const TokenProbability&>(token));
+    one["candidates"] = OrderedJson::array();
+    for (const TokenProbability& candidate : token.candidates) one["candidates"].push_back(to_object(candidate));
+    object["written"].push_back(one);
+  }
+  return object;
+}
+
+OrderedJson measured(const std::vector<MeasuredBy>& by) {
+  OrderedJson list = OrderedJson::array();
+  for (const MeasuredBy& one : by) {
+    OrderedJson values = OrderedJson::array();
+    for (const double value : one.values) values.push_back(io::json_number(value));
+    list.push_back({{"measure", name_of(one.measure)},
+                    {"values", std::move(values)},
+                    {"rank_correlation", one.correlation ? OrderedJson(*one.correlation) : OrderedJson(nullptr)}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string to_json(const HeadSurvey& survey) {
+  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
+  OrderedJson object =
+      json_object("heads", selected_target(), Dtype::f32,
+                  "What the heads attend to" + without(survey.attentions) + (input.empty() ? "" : ": " + input));
+  object["input"] = input;
+  object["cut"] = cut_of(survey.attentions);
+  object["sequences"] = OrderedJson::array();
+  for (const AttentionSequence& sequence : sequences) object["sequences"].push_back(to_object(sequence));
+  object["left_out"] = to_object(left_out, sites);
+  object["attentions"] = OrderedJson::array();
+  for (std::size_t s = 0; s < sites.size(); ++s) {
+    object["attentions"].push_back(
+        to_object(survey.attentions, s, s < survey.costs.size() ? survey.costs[s] : std::nullopt));
+  }
+  for (const HeadSurvey::Entry& entry : survey.heads) {
+    object["attentions"][entry.index.site]["all"].push_back(to_object(entry, survey));
+  }
+  object["sublayers"] = OrderedJson::array();
+  for (const SublayerVectors& sublayer : survey.sublayers) {
+    object["sublayers"].push_back(to_object(sublayer, survey.attentions));
+  }
+  object["translation"] = alignment ? to_object(*alignment, survey) : OrderedJson(nullptr);
+  return json_text(object);
+}
+
+std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
+  OrderedJson object = json_object("head", trace.target, Dtype::f32, trace.title);
+  object.update({{"attention", trace.attention}, {"layer", trace.index.layer}, {"head", trace.index.head}});
+  object["heads"] = trace.heads;
+  object["model_dim"] = trace.model_dim;
+  object["score"] = score_name(trace.score);
+  object["scale"] = trace.scale;
+  object["mask"] = name_of_mask(trace.causal);
+  object["cut"] = trace.cut;
+  object["tokens"] = trace.tokens;
+  object["keys"] = trace.keys;
+  object["token"] = token ? OrderedJson(*token) : OrderedJson(nullptr);
+  object["summary"] = to_object(trace.summary);
+  object["cost"] = to_object(trace.cost);
+  for (const auto& [name, tensor] : {std::pair("query", &trace.query), std::pair("key", &trace.key),
+                                     std::pair("value", &trace.value), std::pair("v", &trace.v)}) {
+    object[name] = json_numbers(*tensor, Dtype::f32);
+  }
+  object["scores"] = json_numbers(trace.scores);
+  if (trace.bias.element_count() > 0) object["bias"] = json_numbers(trace.bias, Dtype::f32);
+  object["logits"] = json_numbers(trace.logits, Dtype::f32);
+  object["log_sum_exp"] = json_numbers(trace.log_sum_exp);
+  object["weights"] = json_numbers(trace.weights, Dtype::f32);
+  object["output"] = json_numbers(trace.output, Dtype::f32);
+  object["value_lengths"] = json_numbers(trace.value_lengths);
+  object["value_norms"] = json_numbers(trace.value_norms);
+  object["keys_by_weight"] = OrderedJson::array();
+  for (std::int64_t i = 0; i < trace.weights.size(0); ++i) {
+    object["keys_by_weight"].push_back(keys_by_weight(trace.weights, i));
+  }
+  object["largest_difference_of_logits"] = io::json_number(trace.logits_difference);
+  object["largest_difference_of_output"] = io::json_number(trace.output_difference);
+  return json_text(object);
+}
+
+std::string to_json(const AttentionMaps& maps) {
+  const std::string title =
+      fmt::format("{} queries, {} keys, {} heads", maps.queries(), maps.keys(), maps.batch() * maps.heads());
+  OrderedJson object = json_object("maps", selected_target(), maps.dtype(), title);
+  object.update({{"queries", maps.queries()},
+                 {"keys", maps.keys()},
+                 {"tile", kMapTile},
+                 {"whole", maps.whole()},
+                 {"cost", to_object(maps.cost())}});
+  OrderedJson& heads = object["heads"] = OrderedJson::array();
+  for (std::int64_t b = 0; b < maps.batch(); ++b) {
+    for (std::int64_t h = 0; h < maps.heads(); ++h) {
+      const MapHead head{b, h};
+      MapViews map{.queries = maps.queries(), .keys = maps.keys(), .blocks = maps.blocks(head)};
+      if (std::ranges::find(maps.keep(), head) != maps.keep().end()) {
+        if (!maps.whole()) {
+          map.top_keys = maps.top_keys(head);
+          map.top_weights = maps.top_weights(head);
+        }
+        if (!maps.keep_rows().empty()) {
+          map.rows = maps.rows(head);
+          map.row_numbers = maps.keep_rows();
+        }
+      }
+      OrderedJson one = {{"batch", b}, {"head", h}};
+      one.update(to_object(map));
+      heads.push_back(std::move(one));
+    }
+  }
+  return json_text(object);
+}
+
+std::string to_json(const TokenMeasures& measures) {
+  const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
+  const AttentionSequence& sequence = sequences[measures.sequence];
+  const std::string& name = sequence.tokens[static_cast<std::size_t>(measures.token)];
+  OrderedJson object =
+      json_object("token", selected_target(), Dtype::f32,
+                  fmt::format("Measures of token {}, \"{}\"", measures.token, name) + without(measures.attentions));
+  object["input"] = input;
+  object["sequence"] = sequence.name;
+  object["cut"] = cut_of(measures.attentions);
+  object["tokens"] = sequence.tokens;
+  object["token"] = measures.token;
+  object["log_probability"] =
+      measures.log_probability ? io::json_number(*measures.log_probability) : OrderedJson(nullptr);
+  object["keys"] = OrderedJson::array();
+  for (const TokenMeasures::Keys& keys : measures.keys) {
+    std::vector<std::string> tokens = sequences[sites[keys.site].keys].tokens;
+    if (!keys.by.empty()) tokens.resize(keys.by.front().values.size());
+    object["keys"].push_back(
+        {{"attention", sites[keys.site].name}, {"tokens", tokens}, {"measures", measured(keys.by)}});
+  }
+  OrderedJson places = OrderedJson::array();
+  for (const HeadIndex& head : measures.heads) {
+    places.push_back({{"attention", sites[head.site].name}, {"layer", head.layer}, {"head", head.head}});
+  }
+  object["heads"] = {{"all", std::move(places)}, {"measures", measured(measures.by_heads)}};
+  return json_text(object);
+}
+
+}  // namespace qkv

@@ -1,0 +1,49 @@
+// What objects of `explain --json` begin with, their numbers, plans, and maps of heads (docs/explain_json.md). JSON as
+// text that is always valid.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "io/json/json_events.h"
+#include "qkv/attention/attention_plan.h"
+#include "qkv/tensor.h"
+
+namespace qkv::inline explaining {
+
+using OrderedJson = nlohmann::ordered_json;
+
+// schema, kind, version, target, dtype and title.
+OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype, const std::string& title);
+
+// A number that was computed in f32, in as many digits as read back to it.
+OrderedJson json_number_f32(double value);
+
+// Nested arrays of an f64 tensor; null if it was not kept. `dtype` is that of the computation.
+OrderedJson json_numbers(const TensorView& values, Dtype dtype = Dtype::f64);
+
+// One line; bytes that are not UTF-8 become U+FFFD.
+std::string json_text(const OrderedJson& value);
+
+OrderedJson to_object(const AttentionPlan& plan);
+OrderedJson to_object(const std::optional<AttentionPlan>& plan);  // null: there is none
+
+// Of weights [queries, keys]; a view that is not given: not kept.
+struct MapViews {
+  std::int64_t queries = 0, keys = 0;
+  TensorView blocks{};                   // [r, c]
+  TensorView top_keys{}, top_weights{};  // [queries, top]
+  TensorView rows{};                     // [kept rows, keys]
+  std::span<const std::int64_t> row_numbers{};
+};
+
+// Rows and columns of a tile, as which levels are written.
+inline constexpr std::int64_t kMapTile = 512;
+
+// levels, top and rows.
+OrderedJson to_object(const MapViews& map);
+
+}  // namespace qkv::inline explaining

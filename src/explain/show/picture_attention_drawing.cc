@@ -1,0 +1,237 @@
+// Draws where a Vision Transformer looks, over the picture: in a terminal, and as SVG.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/mathematics.h"
+#include "explain/observe/require.h"
+#include "explain/show/heat.h"
+#include "explain/show/report_page.h"
+#include "qkv/explain/picture_attention.h"
+
+namespace qkv {
+namespace {
+
+using Color = std::array<std::uint8_t, 3>;
+
+// Black, purple, orange, yellow, by a heat from 0 to 1.
+Color heat_color(double heat) {
+  constexpr std::array<std::array<double, 3>, 4> kStops = {
+      {{0, 0, 4}, {120, 28, 109}, {237, 105, 37}, {252, 255, 164}}};
+  const double at = std::clamp(heat, 0.0, 1.0) * 3;
+  const auto stop = std::min<std::size_t>(static_cast<std::size_t>(at), 2);
+  Color color{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    const double share = at - static_cast<double>(stop);
+    color[c] = static_cast<std::uint8_t>(std::lround(kStops[stop][c] * (1 - share) + kStops[stop + 1][c] * share));
+  }
+  return color;
+}
+
+// Weights as shares of the largest.
+Tensor heats_of(const Tensor& weights) {
+  Tensor heats = Tensor::copy(weights);
+  double* heat = heats.data<double>();
+  const double largest = *std::max_element(heat, heat + heats.element_count());
+  for (std::int64_t i = 0; i < heats.element_count(); ++i) heat[i] = largest > 0 ? heat[i] / largest : 0;
+  return heats;
+}
+
+// The mean colour of a part of the picture that is `rows` x `columns` times as small.
+Color mean_color(const TensorView& view, std::int64_t y, std::int64_t x, std::int64_t rows, std::int64_t columns) {
+  std::array<double, 3> sum{};
+  const std::int64_t top = y * view.size(0) / rows, bottom = std::max(top + 1, (y + 1) * view.size(0) / rows);
+  const std::int64_t left = x * view.size(1) / columns, right = std::max(left + 1, (x + 1) * view.size(1) / columns);
+  for (std::int64_t i = top; i < bottom; ++i) {
+    for (std::int64_t j = left; j < right; ++j) {
+      for (std::int64_t c = 0; c < 3; ++c) sum[static_cast<std::size_t>(c)] += view.at<std::uint8_t>({i, j, c});
+    }
+  }
+  Color color{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    color[c] = static_cast<std::uint8_t>(std::lround(sum[c] / static_cast<double>((bottom - top) * (right - left))));
+  }
+  return color;
+}
+
+Color mixed(const Color& a, const Color& b, double share_of_b) {
+  Color color{};
+  for (std::size_t c = 0; c < 3; ++c) {
+    color[c] = static_cast<std::uint8_t>(std::lround(a[c] * (1 - share_of_b) + b[c] * share_of_b));
+  }
+  return color;
+}
+
+constexpr double kHeatShare = 0.6;  // of a colour over the picture
+
+// Two rows of pixels in a line of half blocks (U+2580), each in its colour.
+std::string half_blocks(const TensorView& view, const Tensor& heats, std::int64_t scale, std::int64_t line) {
+  const std::int64_t rows = heats.size(0) * scale, columns = heats.size(1) * scale;
+  std::string text;
+  const auto draw = [&](bool with_heat) {
+    for (std::int64_t x = 0; x < columns; ++x) {
+      std::array<Color, 2> halves{};
+      for (std::int64_t half = 0; half < 2; ++half) {
+        const std::int64_t y = std::min(2 * line + half, rows - 1);
+        halves[static_cast<std::size_t>(half)] = mean_color(view, y, x, rows, columns);
+        if (!with_heat) continue;
+        const double heat = heats.view().at<double>({y / scale, x / scale});
+        halves[static_cast<std::size_t>(half)] =
+            mixed(halves[static_cast<std::size_t>(half)], heat_color(heat), kHeatShare);
+      }
+      const auto& [upper, lower] = halves;
+      text += fmt::format("\x1b[38;2;{};{};{}m\x1b[48;2;{};{};{}m\xe2\x96\x80", upper[0], upper[1], upper[2], lower[0],
+                          lower[1], lower[2]);
+    }
+    text += "\x1b[0m";
+  };
+  draw(false);
+  text += "  ";
+  draw(true);
+  return text + "\n";
+}
+
+std::string letters(const Tensor& heats) {
+  std::string text;
+  for (std::int64_t y = 0; y < heats.size(0); ++y) {
+    for (std::int64_t x = 0; x < heats.size(1); ++x) {
+      text.append(2, shade_of_share(heats.view().at<double>({y, x})));
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+// A picture as the address of an image: BMP, 24 bits, rows from below, each filled up to a multiple of 4 bytes.
+std::string image_address(const TensorView& view) {
+  const auto height = static_cast<std::uint32_t>(view.size(0)), width = static_cast<std::uint32_t>(view.size(1));
+  const std::uint32_t row = (3 * width + 3) / 4 * 4;
+  std::string bytes = "BM";
+  const auto number = [&](std::uint32_t value, int size) {
+    for (int i = 0; i < size; ++i) bytes += static_cast<char>(value >> (8 * i) & 255);
+  };
+  constexpr std::uint32_t kHeader = 54;
+  number(kHeader + row * height, 4), number(0, 4), number(kHeader, 4);
+  number(40, 4), number(width, 4), number(height, 4), number(1, 2), number(24, 2);
+  for (const std::uint32_t value : {0u, row * height, 2835u, 2835u, 0u, 0u}) number(value, 4);
+  for (std::int64_t y = view.size(0) - 1; y >= 0; --y) {
+    for (std::int64_t x = 0; x < view.size(1); ++x) {
+      for (std::int64_t c = 2; c >= 0; --c) bytes += static_cast<char>(view.at<std::uint8_t>({y, x, c}));
+    }
+    bytes.append(row - 3 * width, '\0');
+  }
+  std::string address = "data:image/bmp;base64,";
+  append_base64(address, bytes);
+  return address;
+}
+
+// Programs that smooth pictures where they are drawn larger would smear a small one: it is made larger here.
+Tensor enlarged(const TensorView& view) {
+  constexpr std::int64_t kLeast = 128;
+  const std::int64_t side = std::min(view.size(0), view.size(1)), scale = (kLeast + side - 1) / side;
+  Tensor large = Tensor::uninitialized({view.size(0) * scale, view.size(1) * scale, 3}, Dtype::u8);
+  std::uint8_t* to = large.data<std::uint8_t>();
+  for (std::int64_t y = 0; y < large.size(0); ++y) {
+    for (std::int64_t x = 0; x < large.size(1); ++x) {
+      for (std::int64_t c = 0; c < 3; ++c) *to++ = view.at<std::uint8_t>({y / scale, x / scale, c});
+    }
+  }
+  return large;
+}
+
+// A path for each of 16 heats, in units of a patch.
+std::string heat_paths(const Tensor& weights) {
+  constexpr int kLevels = 16;
+  const Tensor heats = heats_of(weights);
+  std::array<std::string, kLevels> paths;
+  for (std::int64_t y = 0; y < heats.size(0); ++y) {
+    for (std::int64_t x = 0; x < heats.size(1); ++x) {
+      const double heat = heats.view().at<double>({y, x});
+      const auto level = static_cast<std::size_t>(std::clamp(heat, 0.0, 1.0) * (kLevels - 1) + 0.5);
+      paths[level] += fmt::format("M{} {}h1v1h-1z", x, y);
+    }
+  }
+  std::string svg;
+  for (std::size_t level = 0; level < kLevels; ++level) {
+    if (paths[level].empty()) continue;
+    const auto [red, green, blue] = heat_color(static_cast<double>(level) / (kLevels - 1));
+    svg += fmt::format("<path fill=\"#{:02x}{:02x}{:02x}\" d=\"{}\"/>", red, green, blue, paths[level]);
+  }
+  return svg;
+}
+
+// The patch with the largest weight.
+std::pair<PictureSize, double> largest(const Tensor& patches) {
+  const double* weight = patches.data<double>();
+  const std::int64_t at = std::max_element(weight, weight + patches.element_count()) - weight;
+  return {{at / patches.size(1), at % patches.size(1)}, weight[at]};
+}
+
+}  // namespace
+
+std::string to_text(const PictureAttention& seen, const TensorView& view, const TextStyle& style) {
+  const Tensor heats = heats_of(seen.rollout);
+  const std::string name = seen.token == "class" ? "the class token" : "patch " + seen.token;
+  std::string text =
+      fmt::format("Where {} looks: attention rollout over all layers, {} x {} patches{}\n\n", name, seen.grid.height,
+                  seen.grid.width, style.color ? "; beside it the picture as the model reads it" : "");
+  if (style.color) {
+    const std::int64_t room = (style.width - 2) / 2;
+    const std::int64_t scale = std::max<std::int64_t>(1, std::min<std::int64_t>(room, 48) / seen.grid.width);
+    for (std::int64_t line = 0; 2 * line < seen.grid.height * scale; ++line) {
+      text += half_blocks(view, heats, scale, line);
+    }
+  } else {
+    text += letters(heats);
+  }
+  text += fmt::format("\n{:>5} {:>4}  {:>7} {:>6}  {:>8}  {}\n", "layer", "head", "entropy", "keys", "to class",
+                      "largest weight");
+  for (const PictureAttention::Head& head : seen.heads) {
+    const auto [patch, weight] = largest(head.patches);
+    text += fmt::format("{:>5} {:>4}  {:>7.3f} {:>6.1f}  {:>8.3f}  {:.3f} to patch {},{}\n", head.index.layer,
+                        head.index.head, head.summary.entropy, exp(head.summary.entropy), head.to_class, weight,
+                        patch.height, patch.width);
+  }
+  return text;
+}
+
+std::string to_svg(const PictureAttention& seen, const TensorView& view) {
+  constexpr double kSide = 150, kGap = 12, kTitle = 18;
+  const double height = kSide * static_cast<double>(view.size(0)) / static_cast<double>(view.size(1));
+  std::int64_t heads = 0;
+  for (const auto& head : seen.heads) heads = std::max(heads, head.index.head + 1);
+  const std::int64_t columns = std::max<std::int64_t>(heads, 2),
+                     layers = std::ssize(seen.heads) / std::max<std::int64_t>(heads, 1);
+  const double row = height + kTitle + kGap;
+  const double width = static_cast<double>(columns) * (kSide + kGap) + kGap;
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" "
+      "font-size=\"12\">\n<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#ffffff\"/>\n<defs><image id=\"picture\" "
+      "width=\"{2:.0f}\" height=\"{3:.1f}\" preserveAspectRatio=\"none\" href=\"{4}\"/></defs>\n",
+      width, row * static_cast<double>(layers + 1) + kGap, kSide, height, image_address(enlarged(view)));
+  const auto panel = [&](std::int64_t column, std::int64_t line, const std::string& title, const Tensor* weights) {
+    const double x = kGap + static_cast<double>(column) * (kSide + kGap), y = kGap + static_cast<double>(line) * row;
+    svg += fmt::format(
+        "<g transform=\"translate({:.0f} {:.1f})\"><text y=\"12\">{}</text><g transform=\"translate(0 "
+        "{:.0f})\"><use href=\"#picture\"/>",
+        x, y, title, kTitle);
+    if (weights != nullptr) {
+      svg += fmt::format("<g opacity=\"{}\" shape-rendering=\"crispEdges\" transform=\"scale({} {})\">{}</g>",
+                         kHeatShare, kSide / static_cast<double>(weights->size(1)),
+                         height / static_cast<double>(weights->size(0)), heat_paths(*weights));
+    }
+    svg += "</g></g>\n";
+  };
+  const std::string name = seen.token == "class" ? "class token" : "patch " + seen.token;
+  panel(0, 0, "picture", nullptr);
+  panel(1, 0, name + ", rollout", &seen.rollout);
+  for (const auto& head : seen.heads) {
+    panel(head.index.head, head.index.layer + 1, fmt::format("layer {}, head {}", head.index.layer, head.index.head),
+          &head.patches);
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace qkv

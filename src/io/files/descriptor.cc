@@ -1,0 +1,35 @@
+// Closes file descriptors, and turns failed system calls into IoError.
+#include "io/files/descriptor.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <system_error>
+
+#include "qkv/error.h"
+
+namespace qkv::io {
+
+Descriptor::~Descriptor() {
+  if (value_ >= 0) ::close(value_);
+}
+
+void throw_io_error(const std::string& path, const char* action) {
+  throw_io_error(path, action, {errno, std::generic_category()});
+}
+
+void throw_io_error(const std::string& path, const char* action, const std::error_code& reason) {
+  throw IoError(path + ": cannot " + action + ": " + reason.message(), reason.value());
+}
+
+void check_regular(const std::string& path, const char* action, mode_t mode) {
+  if (S_ISREG(mode)) return;
+  throw IoError(path + ": cannot " + action + ": not a regular file", S_ISDIR(mode) ? EISDIR : EINVAL);
+}
+
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
+}
+
+}  // namespace qkv::io

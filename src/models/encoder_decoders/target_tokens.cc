@@ -1,0 +1,59 @@
+// Positions and beginnings of target tokens, and the projection to the vocabulary.
+#include "models/encoder_decoders/target_tokens.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/refuse.h"
+#include "qkv/layers/positions.h"
+
+namespace qkv::inline models {
+
+std::vector<std::int32_t> check_positions(std::string_view model, std::size_t ids, const Tensor& offsets,
+                                          std::int64_t most) {
+  std::vector<std::int32_t> positions = positions_of(offsets, most);
+  refuse_unless(offsets.data<std::int32_t>()[0] == 0 && positions.size() == ids, model,
+                "{} ids need offsets from 0 to their number", ids);
+  return positions;
+}
+
+std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int32_t> positions, std::int32_t start) {
+  std::vector<std::int32_t> ids(positions.size());
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = positions[i] == 0 ? start : batch.target[i - 1];
+  return ids;
+}
+
+std::vector<std::int32_t> counted(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) {
+  if (!options.only) return batch.target;
+  const std::int64_t count = std::ssize(batch.target);
+  refuse_unless(*options.only >= 0 && *options.only < count, "encoder_decoder",
+                "there is no target token {}; the batch has {}", *options.only, count);
+  std::vector<std::int32_t> targets(batch.target.size(), -1);
+  const auto only = static_cast<std::size_t>(*options.only);
+  targets[only] = batch.target[only];
+  return targets;
+}
+
+ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& storage) {
+  const bool full = table.projection().storage() == WeightStorage::full;
+  return {.weight = table.table(storage), .bias = bias.value, .projection = full ? &table.projection() : nullptr};
+}
+
+void refuse_masks(std::string_view model, const EncoderDecoderOptions& options) {
+  const auto& [encoder, decoder, memory] = options.masks;
+  refuse_unless(encoder.empty() && decoder.empty() && memory.empty(), model, "targets() takes no masks; logits() does");
+}
+
+std::string generation_json(const EncoderDecoderTokens& tokens, std::optional<std::int32_t> excluded) {
+  using Json = nlohmann::ordered_json;
+  Json json = Json::object();
+  if (excluded) json["bad_words_ids"] = Json::array({Json::array({*excluded})});
+  json.update(Json{{"decoder_start_token_id", tokens.start},
+                   {"eos_token_id", tokens.end},
+                   {"forced_eos_token_id", tokens.end},
+                   {"max_length", tokens.positions},
+                   {"num_beams", 4},
+                   {"pad_token_id", tokens.padding}});
+  return json.dump(2) + "\n";
+}
+
+}  // namespace qkv::inline models

@@ -1,0 +1,168 @@
+// TextEncoder: finds the kind of a folder's encoder, and its tensors by the names of that kind; embeddings and encoder
+// layers.
+#include "qkv/models/text_encoder.h"
+
+#include <algorithm>
+#include <string>
+
+#include "core/refuse.h"
+#include "models/folder_tensors.h"
+#include "models/model_kinds.h"
+#include "qkv/stop.h"
+
+namespace qkv {
+namespace {
+
+// What TextEncoder::load() and check() read: everything but the weights' elements is checked when it is made.
+class TextEncoderFolder {
+ public:
+  explicit TextEncoderFolder(const std::string& folder);
+
+  const TextEncoderConfig& config() const { return config_; }
+  // Under our names; the folder must outlive them.
+  Weights weights(WeightStorage storage) { return tensors_.weights(storage); }
+
+ private:
+  TextEncoderConfig config_;
+  FolderTensors tensors_;
+};
+
+const EncoderKind& kind_of(const ModelConfig& json) {
+  const auto type = json.find("model_type");
+  return type ? family_of_kind<EncoderKind>(*type, "encoders") : kBert;
+}
+
+void expect_tensors(FolderTensors& file, const EncoderKind& kind, const TextEncoderConfig& config) {
+  const std::string whole = kind.prefix;
+  const std::string prefix = file.contains(whole + "embeddings.word_embeddings.weight") ? whole : "";
+  const auto is_passed_over = [&](std::string_view name) {
+    return std::ranges::any_of(kind.passed_over, [&](std::string_view begin) { return name.starts_with(begin); });
+  };
+  file.pass_over([&](std::string_view name) {
+    return is_passed_over(name) || (name.starts_with(prefix) && is_passed_over(name.substr(prefix.size())));
+  });
+  TensorNames names(prefix);
+  kind.name(config, names);
+  file.expect(names.all());
+}
+
+// As TextEncoder::read_config().
+TextEncoderConfig read_bert_config(const std::string& folder) {
+  const ModelConfig json(folder);
+  return kind_of(json).read(json);
+}
+
+TextEncoderFolder::TextEncoderFolder(const std::string& folder) : config_(read_bert_config(folder)), tensors_(folder) {
+  expect_tensors(tensors_, kind_of(ModelConfig(folder)), config_);
+}
+
+StackConfig stack_config(const TextEncoderConfig& config) {
+  return {.layer = {.model_dim = config.model_dim,
+                    .heads = config.heads,
+                    .ff_dim = config.ff_dim,
+                    .activation = config.activation,
+                    .epsilon = config.epsilon},
+          .layers = config.layers,
+          .final_norm = false};
+}
+
+// None without rows.
+std::optional<Embedding> table_of(std::int64_t rows, std::int64_t dim, Weights& weights, const std::string& scope) {
+  if (rows == 0) return std::nullopt;
+  return Embedding({.count = rows, .dim = dim}, weights, scope);
+}
+
+// The row of each token in the table of positions.
+std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const TextEncoderConfig& config) {
+  const std::size_t count = tokens.ids.size();
+  const TensorView offsets = tokens.offsets;
+  if (offsets.dtype() != Dtype::i32 || offsets.rank() != 1 || offsets.size(0) < 1 ||
+      offsets.at<std::int32_t>({0}) != 0 ||
+      offsets.at<std::int32_t>({offsets.size(0) - 1}) != static_cast<std::int64_t>(count) ||
+      tokens.types.size() != count) {
+    refuse("bert", "{} ids need as many types (got {}) and i32 offsets [batch + 1] from 0 to their number", count,
+           tokens.types.size());
+  }
+  std::vector<std::int32_t> positions;
+  positions.reserve(count);
+  for (std::int64_t b = 0; b < tokens.batch(); ++b) {
+    const std::int32_t length = offsets.at<std::int32_t>({b + 1}) - offsets.at<std::int32_t>({b});
+    if (length < 0 || length > config.positions) {
+      refuse("bert", "sequence {} has {} tokens; the model has positions for 0 to {}", b, length, config.positions);
+    }
+    for (std::int32_t i = 0; i < length; ++i) positions.push_back(i);
+  }
+  if (config.padding < 0) return positions;
+  std::int32_t next = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (positions[i] == 0) next = config.padding + 1;
+    positions[i] = tokens.ids[i] == config.padding ? config.padding : next++;
+  }
+  return positions;
+}
+
+}  // namespace
+
+TextEncoderConfig TextEncoder::read_config(const std::string& folder) { return read_bert_config(folder); }
+
+TextEncoderConfig TextEncoder::check(const std::string& folder) { return TextEncoderFolder(folder).config(); }
+
+TextEncoder TextEncoder::load(const std::string& folder, WeightStorage storage) {
+  TextEncoderFolder files(folder);
+  Weights weights = files.weights(storage);
+  return TextEncoder(files.config(), weights);
+}
+
+TextEncoder::TextEncoder(const TextEncoderConfig& config, Weights& weights)
+    : config_(config),
+      word_({.count = config.vocab, .dim = config.model_dim}, weights, "embeddings.word."),
+      position_({.count = config.position_rows(), .dim = config.model_dim}, weights, "embeddings.position."),
+      type_(table_of(config.types, config.model_dim, weights, "embeddings.type.")),
+      norm_({.dim = config.model_dim, .epsilon = config.epsilon}, weights, "embeddings.norm."),
+      relative_(table_of(config.relative_buckets, config.heads, weights, "relative_bias.")),
+      encoder_(stack_config(config), weights) {}
+
+Tensor TextEncoder::forward(const TokenBatch& tokens, const TextEncoderOptions& options, Observer* observer) const {
+  const StopScope stop(options.stop);
+  const std::vector<std::int32_t> positions = positions_of(tokens, config_);
+  const auto receive = [&](std::string_view name, const Tensor& value) {
+    if (observer != nullptr) observer->receive(name, value);
+  };
+  Tensor x = word_.forward(tokens.ids);
+  if (type_) type_->add(tokens.types, x);
+  receive("embedding", x);
+  position_.add(positions, x);
+  receive("positions", x);
+  x = norm_.forward(x, {}, options.threads);
+  receive("embedding_norm", x);
+  receive("embeddings", x);
+  const std::optional<RelativeTable> relative = relative_bias();
+  const MultiHeadAttentionOptions attention{.bias = relative ? Bias::table(*relative) : Bias(),
+                                            .threads = options.threads};
+  return encoder_.run({{x, tokens.offsets}, attention}, observer, {.self = options.masks});
+}
+
+std::optional<RelativeTable> TextEncoder::relative_bias() const {
+  if (!relative_) return std::nullopt;
+  return RelativeTable::t5(relative_->weight().value);
+}
+
+void TextEncoder::visit(const ParameterVisitor& visitor) const {
+  word_.visit(visitor, "embeddings.word.");
+  position_.visit(visitor, "embeddings.position.");
+  if (type_) type_->visit(visitor, "embeddings.type.");
+  norm_.visit(visitor, "embeddings.norm.");
+  if (relative_) relative_->visit(visitor, "relative_bias.");
+  encoder_.visit(visitor);
+}
+
+void TextEncoder::update(const ParameterUpdater& updater) {
+  word_.update(updater, "embeddings.word.");
+  position_.update(updater, "embeddings.position.");
+  if (type_) type_->update(updater, "embeddings.type.");
+  norm_.update(updater, "embeddings.norm.");
+  if (relative_) relative_->update(updater, "relative_bias.");
+  encoder_.update(updater);
+}
+
+}  // namespace qkv

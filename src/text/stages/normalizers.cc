@@ -1,0 +1,326 @@
+// The normalizers of tokenizer.json, and that of sentencepiece.
+#include "text/stages/normalizers.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "core/stop.h"
+#include "text/stages/characters.h"
+
+namespace qkv::text {
+
+Characters to_lower(CharacterSpan text) {
+  Characters result;
+  result.reserve(text.size());
+  StopTurns turns;
+  for (const Character& c : text) {
+    turns.next();
+    if (c.code < 0x80) {  // needs no table
+      const bool capital = c.code >= 'A' && c.code <= 'Z';
+      result.push_back({capital ? c.code + ('a' - 'A') : c.code, c.begin, c.end});
+      continue;
+    }
+    const LowerCase small = lower_case(c.code);
+    result.push_back({small.first, c.begin, c.end});
+    if (small.second != 0) result.push_back({small.second, c.begin, c.end});
+  }
+  return result;
+}
+
+Characters StripAccents::normalize(CharacterSpan text) const {
+  Characters result(text.begin(), text.end());
+  std::erase_if(result, [](const Character& c) { return is_mark(c.code); });
+  return result;
+}
+
+Characters StripSpace::normalize(CharacterSpan text) const {
+  std::size_t begin = 0, end = text.size();
+  while (left_ && begin < end && is_white_space(text[begin].code)) ++begin;
+  while (right_ && begin < end && is_white_space(text[end - 1].code)) --end;
+  return {text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+Characters prepended(std::u32string_view beginning, CharacterSpan text) {
+  Characters result;
+  if (text.empty()) return result;
+  result.reserve(beginning.size() + text.size());
+  for (const char32_t code : beginning) result.push_back({code, text.front().begin, text.front().end});
+  result.insert(result.end(), text.begin(), text.end());
+  return result;
+}
+
+Characters Replace::normalize(CharacterSpan text) const {
+  Characters result;
+  result.reserve(text.size());
+  StopTurns turns;
+  for (std::size_t at = 0; at < text.size();) {
+    turns.next();
+    const bool found = text.size() - at >= from_.size() &&
+                       std::equal(from_.begin(), from_.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
+                                  [](char32_t code, const Character& c) { return c.code == code; });
+    if (!found) {
+      result.push_back(text[at++]);
+      continue;
+    }
+    at += from_.size();
+    for (const char32_t code : to_) result.push_back({code, text[at - 1].begin, text[at - 1].end});
+  }
+  return result;
+}
+
+Characters ReplaceSpaces::normalize(CharacterSpan text) const {
+  Characters result;
+  result.reserve(text.size());
+  StopTurns turns;
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
+    turns.next();
+    while (end < text.size() && text[end].code == ' ') ++end;
+    if (end - at < 2) {
+      end = at + 1;
+      result.push_back(text[at]);
+      continue;
+    }
+    for (const char32_t code : to_) result.push_back({code, text[end - 1].begin, text[end - 1].end});
+  }
+  return result;
+}
+
+Characters NormalizerSequence::normalize(CharacterSpan text) const {
+  Characters result(text.begin(), text.end());
+  for (const auto& step : steps_) result = step->normalize(result);
+  return result;
+}
+
+namespace {
+
+struct Part {
+  char32_t code;
+  int order;          // combining class
+  std::size_t takes;  // characters of the source that it comes from: 0 shares the span of the part before
+};
+
+std::vector<Part> decomposed(CharacterSpan text, Equivalence equivalence) {
+  std::vector<Part> parts;
+  parts.reserve(text.size());
+  std::size_t run = 0;  // where the combining characters at the end of parts begin
+  const auto sort_run = [&] {
+    if (parts.size() - run > 1)
+      std::stable_sort(parts.begin() + static_cast<std::ptrdiff_t>(run), parts.end(),
+                       [](const Part& a, const Part& b) { return a.order < b.order; });
+    run = parts.size();
+  };
+  const auto add = [&](char32_t code, int order, std::size_t takes) {
+    if (order == 0) sort_run();
+    parts.push_back({code, order, takes});
+    if (order == 0) run = parts.size();
+  };
+  for (const Character& c : text) {
+    if (c.code < 0x80) {  // needs no table
+      add(c.code, 0, 1);
+      continue;
+    }
+    const Decomposition codes = decompose(c.code, equivalence);
+    for (int i = 0; i < codes.size; ++i) add(codes.codes[i], combining_class(codes.codes[i]), i == 0 ? 1 : 0);
+  }
+  sort_run();
+  return parts;
+}
+
+// The canonical composition algorithm: a part joins the last starter unless one of its class or above comes between.
+void compose_all(std::vector<Part>& parts) {
+  std::size_t kept = 0;            // parts[0, kept) are done
+  std::size_t starter = SIZE_MAX;  // in them
+  int last_order = -1;             // of the part behind the starter; -1: the starter itself is the last one
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Part part = parts[i];
+    if (starter != SIZE_MAX && (last_order < part.order || last_order == -1)) {
+      if (const char32_t joined = compose(parts[starter].code, part.code); joined != 0) {
+        parts[starter].code = joined;
+        parts[starter].takes += part.takes;
+        continue;
+      }
+    }
+    if (part.order == 0) {
+      starter = kept;
+      last_order = -1;
+    } else {
+      last_order = part.order;
+    }
+    parts[kept++] = part;
+  }
+  parts.resize(kept);
+}
+
+}  // namespace
+
+Characters to_form(CharacterSpan text, UnicodeForm form) {
+  const bool compatible = form == UnicodeForm::nfkc || form == UnicodeForm::nfkd;
+  std::vector<Part> parts = decomposed(text, compatible ? Equivalence::compatible : Equivalence::canonical);
+  if (form == UnicodeForm::nfc || form == UnicodeForm::nfkc) compose_all(parts);
+  Characters result;
+  result.reserve(parts.size());
+  Character source{};
+  std::size_t next = 0;
+  StopTurns turns;
+  for (const Part& part : parts) {
+    turns.next();
+    if (part.takes > 0) source = text[next];
+    next += part.takes;
+    result.push_back({part.code, source.begin, source.end});
+  }
+  return result;
+}
+
+namespace {
+
+// The blocks that BERT calls Chinese; Kana and Hangul are written in words and not among them.
+bool is_chinese(char32_t code) {
+  return (code >= 0x4E00 && code <= 0x9FFF) || (code >= 0x3400 && code <= 0x4DBF) ||
+         (code >= 0x20000 && code <= 0x2A6DF) || (code >= 0x2A700 && code <= 0x2B73F) ||
+         (code >= 0x2B740 && code <= 0x2B81F) || (code >= 0x2B920 && code <= 0x2CEAF) ||
+         (code >= 0xF900 && code <= 0xFAFF) || (code >= 0x2F800 && code <= 0x2FA1F);
+}
+
+}  // namespace
+
+Characters BertNormalizer::normalize(CharacterSpan text) const {
+  Characters clean;
+  clean.reserve(text.size());
+  StopTurns turns;
+  for (Character c : text) {
+    turns.next();
+    if (options_.clean_text) {
+      if (c.code == 0 || c.code == kReplacement) continue;
+      const bool tab_or_line = c.code == '\t' || c.code == '\n' || c.code == '\r';
+      if (!tab_or_line && is_control_or_format(c.code)) continue;
+      if (is_white_space(c.code)) c.code = ' ';
+    }
+    const bool alone = options_.handle_chinese_chars && is_chinese(c.code);
+    if (alone) clean.push_back({' ', c.begin, c.end});
+    clean.push_back(c);
+    if (alone) clean.push_back({' ', c.begin, c.end});
+  }
+  if (options_.strip_accents) {
+    clean = to_form(clean, UnicodeForm::nfd);
+    std::erase_if(clean, [](const Character& c) { return c.code >= 0x80 && is_nonspacing_mark(c.code); });
+  }
+  return options_.lowercase ? to_lower(clean) : clean;
+}
+
+namespace {
+
+// Extended grapheme clusters: what a reader takes for one character (Unicode Standard Annex 29), with the properties of
+// Unicode 17.0, as the `tokenizers` library has them, but without rule GB9c for conjuncts of Indic consonants. By
+// utf8proc, with what came after its Unicode 15.0.
+struct Extenders {
+  char32_t first;
+  char32_t last;
+};
+
+// What extends a cluster since Unicode 15.1.
+constexpr Extenders kNewExtenders[] = {{0x0897, 0x0897},   {0x1ACF, 0x1ADD},   {0x1AE0, 0x1AEB},   {0x10D69, 0x10D6D},
+                                       {0x10EFA, 0x10EFC}, {0x113B8, 0x113C0}, {0x113C2, 0x113C2}, {0x113C5, 0x113C5},
+                                       {0x113C7, 0x113CA}, {0x113CC, 0x113D0}, {0x113D2, 0x113D2}, {0x113E1, 0x113E2},
+                                       {0x11B60, 0x11B67}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F}, {0x1E5EE, 0x1E5EF},
+                                       {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
+
+// A code point that utf8proc knows and that joins its neighbours in the same way.
+utf8proc_int32_t known_like(char32_t code) {
+  constexpr utf8proc_int32_t kExtends = 0x300, kPrepended = 0x600, kPlain = 'x';
+  if (code == 0x113D1) return kPrepended;
+  if (code == 0x11A3A) return kPlain;  // no longer prepended
+  const auto* range = std::ranges::lower_bound(kNewExtenders, code, {}, &Extenders::last);
+  if (range != std::end(kNewExtenders) && code >= range->first) return kExtends;
+  return static_cast<utf8proc_int32_t>(code);
+}
+
+// How many characters of a text that is not empty its first cluster has.
+std::size_t first_cluster(CharacterSpan text) {
+  const auto is_plain = [](char32_t code) { return code >= ' ' && code < 0x7F; };  // needs no table
+  utf8proc_int32_t state = 0;
+  std::size_t length = 1;
+  for (; length < text.size(); ++length) {
+    const char32_t before = text[length - 1].code, after = text[length].code;
+    if (is_plain(before) && is_plain(after)) break;
+    if (utf8proc_grapheme_break_stateful(known_like(before), known_like(after), &state)) break;
+  }
+  return length;
+}
+
+}  // namespace
+
+bool Precompiled::replace(CharacterSpan part, Characters& result) const {
+  const Charsmap::Match match = rules_.shortest(part);
+  if (match.length > 0) append_replacement(result, part, match.replacement);
+  return match.length > 0;
+}
+
+Characters Precompiled::normalize(CharacterSpan text) const {
+  constexpr std::size_t kLongestInBytes = 5;
+  Characters result;
+  result.reserve(text.size());
+  StopTurns turns;
+  while (!text.empty()) {
+    turns.next();
+    const CharacterSpan cluster = text.first(first_cluster(text));
+    text = text.subspan(cluster.size());
+    if (to_utf8(cluster).size() <= kLongestInBytes && replace(cluster, result)) continue;
+    for (std::size_t i = 0; i < cluster.size(); ++i) {
+      if (!replace(cluster.subspan(i, 1), result)) result.push_back(cluster[i]);
+    }
+  }
+  return result;
+}
+
+namespace {
+
+constexpr char32_t kVisibleSpace = 0x2581;
+
+}  // namespace
+
+SentencePieceNormalizer::SentencePieceNormalizer(const io::SentencePieceFile& file)
+    : rules_(file.charsmap), single_spaces_(file.single_spaces) {
+  for (const auto& piece : file.pieces) {
+    if (piece.type == io::SentencePieceFile::Type::user_defined) kept_.insert(to_code_points(piece.text), 0);
+  }
+}
+
+std::size_t SentencePieceNormalizer::append_first(CharacterSpan text, Characters& result) const {
+  if (const Trie::Match kept = kept_.longest(text); kept.length > 0) {
+    result.insert(result.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(kept.length));
+    return kept.length;
+  }
+  const Charsmap::Match match = rules_.longest(text);
+  if (match.length == 0) {
+    result.push_back(text.front());
+    return 1;
+  }
+  append_replacement(result, text.first(match.length), match.replacement);
+  return match.length;
+}
+
+Characters SentencePieceNormalizer::normalize(CharacterSpan text) const {
+  Characters result, part;
+  result.reserve(text.size() + 1);
+  if (!text.empty()) result.push_back({kVisibleSpace, text.front().begin, text.front().begin});
+  bool after_space = single_spaces_;  // a part that follows loses the spaces that it begins with
+  StopTurns turns;
+  while (!text.empty()) {
+    turns.next();
+    part.clear();
+    text = text.subspan(append_first(text, part));
+    for (const Character& c : part) {
+      if (c.code == ' ' && after_space) continue;
+      after_space = false;
+      result.push_back({c.code == ' ' ? kVisibleSpace : c.code, c.begin, c.end});
+    }
+    if (!part.empty()) after_space = single_spaces_ && part.back().code == ' ';
+  }
+  while (single_spaces_ && !result.empty() && result.back().code == kVisibleSpace) result.pop_back();
+  return result;
+}
+
+}  // namespace qkv::text

@@ -1,0 +1,56 @@
+// The stages of a tokenizer, one interface each. tokenizer.json names the kind of every stage; a new kind is a new
+// class.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "text/stages/characters.h"
+#include "text/stages/vocabulary.h"
+
+namespace qkv::text {
+
+// Rewrites text before anything else sees it.
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual Characters normalize(CharacterSpan text) const = 0;
+};
+
+// Cuts normalized text into words. It may rewrite the text; the words are in order and do not overlap.
+struct Word {
+  std::size_t begin;
+  std::size_t end;
+};
+class PreTokenizer {
+ public:
+  virtual ~PreTokenizer() = default;
+  virtual std::vector<Word> split(Characters& text) const = 0;
+};
+
+// Cuts a word into tokens of the vocabulary.
+struct Piece {
+  const Vocabulary::Entry* entry;
+  std::size_t begin;  // characters of the word
+  std::size_t end;
+};
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const Vocabulary& vocabulary() const = 0;
+  // Makes what searching needs, which may take far more memory than the file: called once, before the first
+  // tokenize(), when the whole file has passed its checks.
+  virtual void build_index() {}
+  // Appends the pieces of a non-empty word.
+  virtual void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const = 0;
+};
+
+// Rewrites tokens, whose concatenation is the text in the end.
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  virtual void decode(std::vector<std::string>& tokens) const = 0;
+};
+
+}  // namespace qkv::text

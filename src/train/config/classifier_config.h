@@ -1,0 +1,42 @@
+// The training of a classifier of pictures as a file: configs/digits.json.
+//
+//   {
+//     "model": {"picture": 8, "patch": 4, "model_dim": 48, "heads": 4, "ff_dim": 96, "layers": 3},
+//     "pictures": {"largest": 16, "shift": 1},
+//     "training": {"epochs": 12, "rate": 0.002, "batch": 64}
+//   }
+//
+// Its keys are in classifier_config.cc, and in docs/training.md; others are refused.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "qkv/models/vit.h"
+#include "qkv/train/training.h"
+#include "train/config/config_keys.h"
+
+namespace qkv::training {
+
+struct ClassifierConfig {
+  VitConfig model{.epsilon = 1e-6};  // without labels
+  std::int64_t picture = 0;          // pixels of each side
+  std::int64_t patch = 0;
+  std::int64_t largest = 255;
+  std::int64_t shift = 0;
+  TrainingConfig training{.batch_tokens = 64};
+  Dtype dtype = Dtype::f32;  // of the weights of the finished model
+  double dropout = 0;
+  double label_smoothing = 0;
+};
+
+const std::vector<ConfigKey<ClassifierConfig>>& classifier_keys();
+
+// The table as text for a terminal, and as a table of Markdown.
+std::string classifier_keys_text();
+std::string classifier_keys_markdown();
+
+// FormatError, naming the file, the field and the rule.
+ClassifierConfig read_classifier_config(const std::string& path);
+
+}  // namespace qkv::training

@@ -1,0 +1,79 @@
+// The keys of "training" that every config has, whatever is trained: those of the loop, of Adam and of the loss.
+#pragma once
+
+#include "qkv/train/training.h"
+#include "train/config/config_keys.h"
+
+namespace qkv::training {
+
+// Config: has a TrainingConfig `training` and a label_smoothing.
+template <class Config>
+void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
+  using C = Config;
+  using K = KeysOf<C>;
+  std::vector<ConfigKey<Config>> own{
+      K::integer(
+          {"training", "steps", "updates", "Maximum number of updates of the weights; 0: limited by epochs alone."},
+          [](C& c) -> auto& { return c.training.steps; }, 0),
+      K::integer(
+          {"training", "epochs", "passes",
+           "Maximum number of passes over the training data; 0: limited by steps alone."},
+          [](C& c) -> auto& { return c.training.epochs; }, 0, kMaxEpochs),
+      K::number(
+          {"training", "rate", "per update", "The highest learning rate; above 0."},
+          [](C& c) -> auto& { return c.training.schedule.rate; }, kUnbounded, kRequired),
+      K::choice({"training", "schedule", "-", "How the learning rate falls after the warm-up."},
+                [](C& c) -> auto& { return c.training.schedule.decay; },
+                {{"inverse_sqrt", Decay::inverse_sqrt}, {"cosine", Decay::cosine}}),
+      K::integer(
+          {"training", "warmup", "updates", "Updates in which the learning rate rises from 0 to the highest."},
+          [](C& c) -> auto& { return c.training.schedule.warmup; }, 0),
+      K::integer(
+          {"training", "accumulate", "batches", "Batches whose gradients make one update."},
+          [](C& c) -> auto& { return c.training.accumulate; }, 1),
+      K::number({"training", "clip", "norm",
+                 "Maximum norm of all gradients together, per target token or label; 0: no limit."},
+                [](C& c) -> auto& { return c.training.clip; }),
+      K::number(
+          {"training", "label_smoothing", "probability",
+           "Share of each target that is spread over all tokens, or over all classes."},
+          [](C& c) -> auto& { return c.label_smoothing; }, 1),
+      K::choice({"training", "optimizer", "-",
+                 "AdamW shrinks weights by rate * weight_decay; Adam adds weight_decay * weight to their gradients."},
+                [](C& c) -> auto& { return c.training.adam.decay; },
+                {{"adam", WeightDecay::in_gradient}, {"adamw", WeightDecay::decoupled}}),
+      K::number(
+          {"training", "beta1", "-", "Decay rate of Adam's running mean of gradients."},
+          [](C& c) -> auto& { return c.training.adam.beta1; }, 1),
+      K::number(
+          {"training", "beta2", "-", "Decay rate of Adam's running mean of squared gradients."},
+          [](C& c) -> auto& { return c.training.adam.beta2; }, 1),
+      K::number({"training", "epsilon", "-", "Added to the square root of the latter; at least 1.2e-38."},
+                [](C& c) -> auto& { return c.training.adam.epsilon; }),
+      K::number({"training", "weight_decay", "-", "Strength of the pull of weights towards 0; see optimizer."},
+                [](C& c) -> auto& { return c.training.adam.weight_decay; }),
+      K::integer(
+          {"training", "seed", "-", "Seed of every random draw: weights, order of the examples, dropout."},
+          [](C& c) -> auto& { return c.training.seed; }, 0),
+      K::integer(
+          {"training", "log_every", "updates", "Updates between two lines of log.jsonl."},
+          [](C& c) -> auto& { return c.training.log_every; }, 1),
+      K::integer(
+          {"training", "validate_every", "updates",
+           "Updates between two validations, each with a checkpoint; the end is always validated."},
+          [](C& c) -> auto& { return c.training.validate_every; }, 1),
+      K::number({"training", "checkpoint_minutes", "minutes",
+                 "Also write a checkpoint after this time without one; 0: only at validations."},
+                [](C& c) -> auto& { return c.training.checkpoint_minutes; }),
+      K::integer(
+          {"training", "patience", "validations", "Stop after this many in a row without a better loss; 0: never."},
+          [](C& c) -> auto& { return c.training.patience; }, 0),
+      K::integer(
+          {"training", "average", "checkpoints",
+           "The mean of this many, up to the best one, is the result if it validates better than the best."},
+          [](C& c) -> auto& { return c.training.average; }, 1),
+  };
+  keys.insert(keys.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
+}
+
+}  // namespace qkv::training
