@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "attention/attention_testing.h"
-#include "explain/measure/pyramid.h"
 #include "explain/chosen.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
+#include "explain/measure/pyramid.h"
 #include "explain/show/report_page.h"
 
 namespace qkv {

@@ -50,7 +50,8 @@ struct Case {
   }
 
   // What forward gives, with weights and without, to a few roundings: sums of some ten products of numbers around 1, in
-  // another order, each product rounded where the CPU target has no fused multiply-add (1.24e-5 there). `nan`: as torch has rows that see no key.
+  // another order, each product rounded where the CPU target has no fused multiply-add (1.24e-5 there). `nan`: as torch
+  // has rows that see no key.
   void expect_parity(const MultiHeadAttention& layer, const std::string& nan = "") const {
     const double tolerance = dtype == Dtype::f64 ? 1e-13 : 2e-5;
     const Tensor attn_mask = tensor("attn_mask"), padding = tensor("key_padding_mask");
