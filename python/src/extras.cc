@@ -110,7 +110,7 @@ void Extras::add(const std::string& name, nb::handle argument) {
     return kind->of == OutputOf::rows ? rows_ : kind->of == OutputOf::keys ? keys_ : with(rows_, {k_len_});
   };
   if (views_.*kind->view) throw std::invalid_argument("want names " + name + " twice");
-  views_.*kind->view = place(shape(), kind->view == &AttentionExtras::top_keys ? Dtype::i64 : accumulation_);
+  views_.*kind->view = place(shape(), kind->is_index ? Dtype::i64 : accumulation_);
   order_.push_back(tensors_.size() - 1);
 }
 

@@ -155,7 +155,7 @@ inline Outcome attend(const Call& call, const Wants& wants = everything) {
     if (kind.of == OutputOf::keys && call.packed() && call.paged()) continue;
     if (!wants(kind.of == OutputOf::top ? "top_keys" : kind.name)) continue;
     const auto ask = [&](Of of, const Dims& shape) {
-      const Dtype dtype = kind.view == &AttentionExtras::top_keys ? Dtype::i64 : call.wide();
+      const Dtype dtype = kind.is_index ? Dtype::i64 : call.wide();
       extras.*kind.view = place(outcome, call, kind.name, of, shape, dtype);
     };
     if (kind.of == OutputOf::rows) ask(Of::queries, call.rows());

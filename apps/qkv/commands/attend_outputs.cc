@@ -66,7 +66,7 @@ AttendOutputs::AttendOutputs(Command& command, ArrayFiles& files)
     : outputs_([&files] {
         std::vector<const ArrayOption*> options;
         for (const OutputDescription& kind : attention_outputs()) {
-          const char* type = kind.view == &AttentionExtras::top_keys ? "i64 " : "";
+          const char* type = kind.is_index ? "i64 " : "";
           const std::string help = fmt::format("{} to write, {}{}", kind.help, type, form_of(kind.of));
           options.push_back(&files.output(option_of(kind), help, rules_of(kind)));
         }
@@ -87,7 +87,7 @@ AttentionExtras AttendOutputs::allocate(ArrayFiles& files, const RowShapes& shap
   const std::int64_t rows = extras.rows.rank() > 0 ? extras.rows.size(0) : 0;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const OutputDescription& kind = attention_outputs()[i];
-    const Dtype dtype = kind.view == &AttentionExtras::top_keys ? Dtype::i64 : shapes.dtype;
+    const Dtype dtype = kind.is_index ? Dtype::i64 : shapes.dtype;
     extras.*kind.view = files.allocate(*outputs_[i], output_shape(kind.of, shapes, rows, top_, blocks_), dtype);
   }
   return extras;

@@ -49,7 +49,6 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
   }
   BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out, tangents};
   const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
-  problem.compile_mask(schedule.tangents.threads);
   Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
   Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
   if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), problem.storage);

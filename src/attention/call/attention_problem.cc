@@ -24,7 +24,7 @@ MutableTensorView output(std::string_view name, const TensorView& view) {
 // An output, checked, in the form of the inputs.
 TensorView in_form(const AttentionInputs& inputs, const OutputDescription& kind, const TensorView& view,
                    const AttentionExtras& extras) {
-  if (kind.view == &AttentionExtras::top_keys) {
+  if (kind.is_index) {
     if (view.dtype() != Dtype::i64) fail("{} is {}; it must be i64", kind.name, name_of(view.dtype()));
   } else {
     inputs.require_accumulation(kind.name, view);
@@ -127,16 +127,33 @@ void AttentionOutputs::set(CommonTask& common) const {
   }
 }
 
-void AttentionOutputs::set(AttentionTask& task, const AttentionInputs& inputs, std::int64_t b, std::int64_t h) const {
+namespace {
+
+bool is_among(const OutputDescription& kind, TaskOutputs wanted) {
+  switch (wanted) {
+    case TaskOutputs::all:
+      return true;
+    case TaskOutputs::statistics:
+      return kind.is_statistic;
+    case TaskOutputs::chosen_rows:
+      return kind.of == OutputOf::chosen;
+  }
+  return false;
+}
+
+}  // namespace
+
+void AttentionOutputs::set(AttentionTask& task, const AttentionInputs& inputs, std::int64_t b, std::int64_t h,
+                           TaskOutputs wanted) const {
   // Its steps are the strides of this dimension.
   const auto of_queries = [&](const MutableTensorView& view, int dim) {
     return OutputRows{writable(inputs.query_address(view, b, h)), view.stride(dim)};
   };
-  task.out = of_queries(out_, -2);
+  if (wanted == TaskOutputs::all) task.out = of_queries(out_, -2);
   const auto list = attention_outputs();
   for (std::size_t n = 0; n < list.size(); ++n) {
     const MutableTensorView& view = views_[n];
-    if (!view) continue;
+    if (!view || !is_among(list[n], wanted)) continue;
     switch (list[n].of) {
       case OutputOf::rows:
         task.*list[n].rows = of_queries(view, -1);
@@ -254,17 +271,23 @@ void AttentionProblem::set_score(const Score& score) {
   common_.score_v = score.v().bytes();
 }
 
-void AttentionProblem::set_outputs(const MutableTensorView& out, const AttentionExtras& extras) {
+AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
+                                   const AttentionOptions& options, const MutableTensorView& out,
+                                   const AttentionExtras& extras)
+    : AttentionProblem(q, k, v, options) {
   memory_.keep(AttentionOutputs::chosen_rows_bytes(extras));
   outputs_.emplace(*this, out, extras);
   outputs_->set(common_);
-  if (empty_rows == EmptyRows::nan && !outputs_->has_log_sum_exp()) {
-    memory_.keep(AttentionOutputs::log_sum_exp_bytes(*this));
-  }
+  if (needs_log_sum_exp()) memory_.keep(AttentionOutputs::log_sum_exp_bytes(*this));
 }
 
-void AttentionProblem::complete_outputs() {
-  if (empty_rows == EmptyRows::nan && !outputs_->has_log_sum_exp()) outputs_->add_log_sum_exp(*this);
+bool AttentionProblem::needs_log_sum_exp() const {
+  return empty_rows == EmptyRows::nan && !outputs_->has_log_sum_exp();
+}
+
+void AttentionProblem::complete(int threads) {
+  compile_mask(threads);
+  if (needs_log_sum_exp()) outputs_->add_log_sum_exp(*this);
 }
 
 bool AttentionProblem::may_fold_heads() const {
@@ -272,17 +295,17 @@ bool AttentionProblem::may_fold_heads() const {
          !logit_function_ && !(outputs_ && outputs_->has_planes());
 }
 
-AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h) const {
+AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h, TaskOutputs wanted) const {
   AttentionTask task;
-  set(task, b, h);
+  set(task, b, h, wanted);
   return task;
 }
 
-void AttentionProblem::set(AttentionTask& task, std::int64_t b, std::int64_t h) const {
+void AttentionProblem::set(AttentionTask& task, std::int64_t b, std::int64_t h, TaskOutputs wanted) const {
   task.common = &common_;
   set_rows(task, b, h);
   rules_.set(task, b, h);
-  if (outputs_) outputs_->set(task, *this, b, h);
+  if (outputs_) outputs_->set(task, *this, b, h, wanted);
   choose_kernel(task, precision);
 }
 

@@ -16,6 +16,9 @@
 
 namespace qkv::inline attending {
 
+// Which outputs a task has: all; the statistics, which single queries have from blocks; or those of chosen rows.
+enum class TaskOutputs { all, statistics, chosen_rows };
+
 // Where attention() writes, after it was checked: the output and the optional outputs.
 class AttentionOutputs {
  public:
@@ -34,8 +37,9 @@ class AttentionOutputs {
   static std::size_t chosen_rows_bytes(const AttentionExtras& extras);
 
   void set(CommonTask& common) const;
-  // Of head h of sequence b.
-  void set(AttentionTask& task, const AttentionInputs& inputs, std::int64_t b, std::int64_t h) const;
+  // Those of `wanted`, of head h of sequence b.
+  void set(AttentionTask& task, const AttentionInputs& inputs, std::int64_t b, std::int64_t h,
+           TaskOutputs wanted) const;
 
  private:
   void set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows);
@@ -48,29 +52,28 @@ class AttentionOutputs {
   Tensor own_log_sum_exp_;
 };
 
-// Built in order: inputs, rules, what both make common to all heads; then the outputs, if there are any.
 class AttentionProblem : public AttentionInputs {
  public:
-  // std::invalid_argument, naming sizes, for whatever does not fit (see attention.h).
+  // Of a pass that is given its own outputs, or of attention(). std::invalid_argument, naming sizes, for whatever does
+  // not fit (see attention.h).
   AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options);
+  AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
+                   const MutableTensorView& out, const AttentionExtras& extras);
   AttentionProblem(const AttentionProblem&) = delete;  // tasks have the address of common_
 
   // What boolean masks hide of whole blocks, where that is not known and is of use: one query alone reads a row of
   // bytes. Stopped if a scope asks for it.
   void compile_mask(int threads) { rules_.compile_booleans(*this, threads); }
 
-  // Where the forward pass writes. std::invalid_argument as above.
-  void set_outputs(const MutableTensorView& out, const AttentionExtras& extras);
-
-  // A log-sum-exp of its own, where rows without keys are to be found and none was asked for. After the memory that
-  // this takes was compared with the limit.
-  void complete_outputs();
+  // What its forward pass needs besides: compiled masks, and a log-sum-exp where rows without keys are to be found and
+  // none was asked for. After the memory that this takes was compared with the limit.
+  void complete(int threads);
 
   const CommonTask& common() const { return common_; }
-  // Head h of sequence b, with the outputs that were set. It refers to this problem.
-  AttentionTask task(std::int64_t b, std::int64_t h) const;
+  // Head h of sequence b. It refers to this problem.
+  AttentionTask task(std::int64_t b, std::int64_t h, TaskOutputs wanted = TaskOutputs::all) const;
   // The same in place, of a task without anything: in small calls copies count.
-  void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
+  void set(AttentionTask& task, std::int64_t b, std::int64_t h, TaskOutputs wanted = TaskOutputs::all) const;
 
   const std::vector<ChosenRow>& chosen_rows() const { return outputs_->chosen_rows(); }
 
@@ -82,6 +85,7 @@ class AttentionProblem : public AttentionInputs {
 
  private:
   void set_score(const Score& score);
+  bool needs_log_sum_exp() const;
 
   LogitFunction logit_function_;
   AttentionRules rules_;

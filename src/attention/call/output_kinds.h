@@ -29,6 +29,7 @@ struct OutputDescription {
   OutputOf of;
   bool is_statistic;       // of the blocks of queries, which single queries go through, too
   bool needs_second_pass;  // over the keys
+  bool is_index;           // i64, else of the accumulation's type
   const char* help;
   double (*of_row)(const RowInDoubles& row);  // of `rows`: what it is
 };

@@ -27,16 +27,12 @@ void attention(const TensorView& q, const TensorView& k, const TensorView& v, co
   ensure_target();
   const FloatEnvironment environment;
   const StopScope stop(options.stop);
-  AttentionProblem problem(q, k, v, options);
-  problem.set_outputs(out, extras);
+  AttentionProblem problem(q, k, v, options, out, extras);
   std::vector<NamedView> inputs = inputs_of(q, k, v, options);
   if (extras.rows) inputs.push_back({"rows", extras.rows});
   require_apart(outputs_of(out, extras), inputs);
   const AttentionSchedule schedule(problem, options, extras);
-  problem.compile_mask(schedule.threads);
-  problem.complete_outputs();
   run_forward(problem, schedule, extras);
-  if (options.empty_rows == EmptyRows::nan) fill_empty_rows(problem, schedule.threads);
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,

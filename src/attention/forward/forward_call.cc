@@ -52,9 +52,7 @@ class ForwardCall {
       const auto begin = static_cast<std::size_t>(n);
       const std::span<const ChosenRow> block(&rows[static_cast<std::size_t>(begins[begin])],
                                              static_cast<std::size_t>(begins[begin + 1] - begins[begin]));
-      AttentionTask task = problem_.task(block.front().sequence, block.front().head);
-      task = without_statistics(task);
-      task.out = task.log_sum_exp = task.weights = task.logits = {};
+      AttentionTask task = problem_.task(block.front().sequence, block.front().head, TaskOutputs::chosen_rows);
       Scratch& own = scratch[static_cast<std::size_t>(worker)];
       const ScratchRoom memory = own.get(schedule_.row_bytes);
       if (is_single_query(task)) {
@@ -83,7 +81,7 @@ class ForwardCall {
       made = head;
       task = call.problem_.task(head / call.problem_.heads, head % call.problem_.heads);
       if (call.schedule_.statistics && is_single_query(task)) {  // only its statistics are left to do
-        task.out = task.log_sum_exp = task.weights = task.logits = {};
+        task = call.problem_.task(task.sequence, task.head, TaskOutputs::statistics);
       }
       return task;
     }
@@ -102,14 +100,6 @@ class ForwardCall {
   };
 
   std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
-
-  static AttentionTask without_statistics(AttentionTask task) {
-    for (const OutputDescription& kind : attention_outputs()) {
-      if (kind.is_statistic && kind.rows != nullptr) task.*kind.rows = {};
-    }
-    task.block_weights = nullptr;
-    return task;
-  }
 
   // Shorter sequences than the longest leave some tasks empty, which costs nothing.
   void attend_blocks() {
@@ -273,12 +263,7 @@ bool sees_nothing(const AttentionTask& task, Dtype accumulation, std::int64_t qu
                                     : is_lowest(reinterpret_cast<const float*>(task.log_sum_exp.data));
 }
 
-}  // namespace
-
-void run_forward(const AttentionProblem& problem, const AttentionSchedule& schedule, const AttentionExtras& extras) {
-  ForwardCall(problem, schedule).run(extras);
-}
-
+// Makes outputs and weights of rows without keys NaN, after everything else was written, log-sum-exp among it.
 void fill_empty_rows(const AttentionProblem& problem, int threads) {
   const Dtype wide = problem.accumulation;
   parallel_for(problem.batch * problem.heads, threads, [&](std::int64_t index, int) {
@@ -293,6 +278,14 @@ void fill_empty_rows(const AttentionProblem& problem, int threads) {
     const AttentionTask task = problem.task(sequence, head);
     if (sees_nothing(task, wide, query)) fill_row(task.row_weights, place, wide, task.k_len);
   }
+}
+
+}  // namespace
+
+void run_forward(AttentionProblem& problem, const AttentionSchedule& schedule, const AttentionExtras& extras) {
+  problem.complete(schedule.threads);
+  ForwardCall(problem, schedule).run(extras);
+  if (problem.empty_rows == EmptyRows::nan) fill_empty_rows(problem, schedule.threads);
 }
 
 }  // namespace qkv::inline attending

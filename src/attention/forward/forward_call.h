@@ -7,11 +7,6 @@
 
 namespace qkv::inline attending {
 
-// The problem's outputs are complete.
-void run_forward(const AttentionProblem& problem, const AttentionSchedule& schedule, const AttentionExtras& extras);
-
-// Makes outputs and weights of rows without keys NaN, after everything else of a call was written, its log-sum-exp
-// (AttentionProblem::complete_outputs) among it.
-void fill_empty_rows(const AttentionProblem& problem, int threads);
+void run_forward(AttentionProblem& problem, const AttentionSchedule& schedule, const AttentionExtras& extras);
 
 }  // namespace qkv::inline attending

@@ -119,18 +119,18 @@ void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, con
   if (schedule.prefill && together * problem.q_len < schedule.block.blocks.queries) {
     add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.blocks.queries));
   }
-  const auto asked = [&](bool in_second_pass) {
-    return std::ranges::find_if(attention_outputs(), [&](const OutputDescription& kind) {
-      return extras.*kind.view && kind.needs_second_pass == in_second_pass && (in_second_pass || kind.is_statistic);
-    });
-  };
-  const bool second_pass = asked(true) != attention_outputs().end();
+  const auto is_asked = [&](const OutputDescription& kind) { return static_cast<bool>(extras.*kind.view); };
+  const auto list = attention_outputs();
+  const bool second_pass = std::ranges::any_of(
+      list, [&](const OutputDescription& kind) { return is_asked(kind) && kind.needs_second_pass; });
   if (second_pass) add("the requested optional outputs need a second pass over the keys");
   const bool are_whole = schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.allowed_threads;
   if (are_whole && second_pass) {
     add("they also keep keys from being split over threads");
-  } else if (const auto first = asked(false); are_whole && first != attention_outputs().end()) {
-    add(fmt::format("{} keeps keys from being split over threads", first->name));
+  } else if (are_whole) {
+    const auto first =
+        std::ranges::find_if(list, [&](const OutputDescription& kind) { return is_asked(kind) && kind.is_statistic; });
+    if (first != list.end()) add(fmt::format("{} keeps keys from being split over threads", first->name));
   }
   if (!schedule.chosen_blocks.empty()) add("chosen rows are computed again, with those near them");
 }
@@ -293,8 +293,10 @@ AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v
                    const AttentionExtras& extras) {
   ensure_target();
   const StopScope stop(options.stop);
-  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
-  problem.set_outputs(place_of_queries(q, q.dtype(), problem.value_dim), extras);
+  Dims shape = q.shape();
+  if (!shape.empty() && v.rank() > 0) shape[shape.size() - 1] = v.size(-1);
+  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options,
+                           MutableTensorView(unallocated(), q.dtype(), shape), extras);
   const AttentionSchedule schedule(problem, options, extras);
   AttentionPlan plan{.kernel = "none", .target = selected_target()};
   plan.workspace = static_cast<std::int64_t>(schedule.empty ? problem.memory().most_with(0) : schedule.workspace());

@@ -24,7 +24,6 @@ void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v
     require_apart({{"the tangent of out", outputs.out}, {"the tangent of log_sum_exp", outputs.log_sum_exp}}, inputs);
   }
   const JvpSchedule schedule(problem, options);
-  problem.compile_mask(schedule.threads);
   move_outputs(problem, out, log_sum_exp, tangents, schedule, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
 }
 

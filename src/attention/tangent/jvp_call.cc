@@ -121,8 +121,9 @@ TaskTangents Tangents::task(const AttentionProblem& problem, std::int64_t b, std
   return task;
 }
 
-void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+void move_outputs(AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
                   const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs) {
+  problem.compile_mask(schedule.threads);
   const JvpCall call(problem, out, log_sum_exp, tangents, outputs);
   call.run(schedule);
 }

@@ -19,7 +19,7 @@ void require_type_of_q(const AttentionProblem& problem, std::string_view name, c
 void require_output(const AttentionProblem& problem, std::string_view name, const TensorView& view);
 
 // attention_jvp() of a checked problem.
-void move_outputs(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+void move_outputs(AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
                   const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs);
 
 // Each in the form and the type of what it is a tangent of; std::invalid_argument for one that does not fit.

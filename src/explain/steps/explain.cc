@@ -108,7 +108,7 @@ Explanation explain(const ExplainInput& input) {
   for (const auto& [name, tensor] : input.substitutes) explanation.substituted.push_back(name);
 
   std::vector<Section>& sections = explanation.sections;
-  sections.push_back(about_roles(context));
+  sections.push_back(about_roles(context, explanation.mask));
   for (Section& step : derive_steps(context)) sections.push_back(std::move(step));
   for (Section& step : attend_steps(context)) sections.push_back(std::move(step));
   if (context.count() > 1) sections.push_back(about_attention_between(context));

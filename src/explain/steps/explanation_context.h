@@ -68,13 +68,12 @@ std::vector<Section> attend_steps(const ExplanationContext& context);  // 4 to 8
 // The walk-through of multi-head attention.
 Explanation explain_heads(const ExplainInput& input);
 
-Section about_roles(const ExplanationContext& context);
+Section about_roles(const ExplanationContext& context, const std::optional<ExplainedMask>& mask);
 Section about_attention_between(const ExplanationContext& context);
 std::vector<Section> about_tutorials(const ExplanationContext& context);
 Section about_check(const ExplanationContext& context, const std::string& target);
 
-// What each rule of the mask says; which one hides which key, of n inputs; nothing without a rule.
-std::vector<std::string> mask_rules(const ExplainInput& input, std::int64_t n);
+// What each rule of the mask says, and which one hides which key, of n inputs; nothing without a rule.
 std::optional<ExplainedMask> explained_mask(const ExplainInput& input, std::int64_t n);
 
 }  // namespace qkv::inline explaining

@@ -26,23 +26,17 @@ bool sees(const Mask::Part& part, std::int64_t query, std::int64_t key) {
 
 }  // namespace
 
-std::vector<std::string> mask_rules(const ExplainInput& input, std::int64_t n) {
-  std::vector<std::string> rules;
-  const OwnedMask mask = mask_of(input, n);
-  for (const Mask::Part& part : mask.mask.parts()) {
-    const MaskDescription& kind = description_of(part.kind);
-    const bool shares = !kind.arrays.empty() && kind.arrays[0].of == MaskArrayOf::sequences;
-    const double count = shares ? element(part.arrays[0], {0}) : 0;
-    rules.push_back(kind.words(part.numbers, {&count, 1}));
-  }
-  return rules;
-}
-
 std::optional<ExplainedMask> explained_mask(const ExplainInput& input, std::int64_t n) {
   const OwnedMask owned = mask_of(input, n);
   const std::vector<Mask::Part>& parts = owned.mask.parts();
   if (parts.empty()) return {};
-  ExplainedMask mask{.rules = mask_rules(input, n), .hidden = Tensor::zeros({n, n}, Dtype::f64)};
+  ExplainedMask mask{.hidden = Tensor::zeros({n, n}, Dtype::f64)};
+  for (const Mask::Part& part : parts) {
+    const MaskDescription& kind = description_of(part.kind);
+    const bool shares = !kind.arrays.empty() && kind.arrays[0].of == MaskArrayOf::sequences;
+    const double count = shares ? element(part.arrays[0], {0}) : 0;
+    mask.rules.push_back(kind.words(part.numbers, {&count, 1}));
+  }
   double* hidden = mask.hidden.data<double>();
   for (std::int64_t i = 0; i < n; ++i) {
     check_stop();

@@ -117,7 +117,7 @@ std::string about_row_sums(const TensorView& weights, const std::vector<std::str
 
 bool is_hidden(double logit, double score) { return logit == -HUGE_VAL && score != -HUGE_VAL; }
 
-Section about_roles(const ExplanationContext& context) {
+Section about_roles(const ExplanationContext& context, const std::optional<ExplainedMask>& mask) {
   Block block;
   block.lines = {
       {{"query  ", Role::query}, {"\"who matters to me\"   what an input looks for in the others", Role::none}},
@@ -155,9 +155,8 @@ Section about_roles(const ExplanationContext& context) {
                     {") x ", Role::none},
                     {"value", Role::value},
                     {fmt::format(", score \"{}\"", score_name(context.input.score)), Role::none}}};
-  if (context.masked() && !context.substituted("weights")) {
-    for (std::string& rule : mask_rules(context.input, context.count()))
-      formula.lines.push_back(plain(std::move(rule)));
+  if (mask && !context.substituted("weights")) {
+    for (const std::string& rule : mask->rules) formula.lines.push_back(plain(rule));
   }
   for (const auto& [name, tensor] : context.input.substitutes) {
     formula.lines.push_back(

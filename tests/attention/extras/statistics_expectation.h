@@ -32,7 +32,7 @@ class RequestedOutputs {
       if (!drawn.requests.has(kind) || (kind.is_statistic && !drawn.is_finite)) continue;  // of NaN there are none
       if (kind.of == OutputOf::chosen) choose_rows(drawn.requests.rows);
       const Dims shape = shape_of(kind.of);
-      extras.*kind.view = kind.view == &AttentionExtras::top_keys ? place(kind, shape, Dtype::i64) : place(kind, shape);
+      extras.*kind.view = kind.is_index ? place(kind, shape, Dtype::i64) : place(kind, shape);
     }
   }
   RequestedOutputs(const RequestedOutputs&) = delete;

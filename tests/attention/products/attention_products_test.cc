@@ -117,8 +117,7 @@ struct Inputs {
       attention(q, k, v, outcome.out.view(), options, extras);
       return outcome;
     }
-    AttentionProblem problem(q, k, v, options);
-    problem.set_outputs(outcome.out, extras);
+    const AttentionProblem problem(q, k, v, options, outcome.out, extras);
     for (std::int64_t h = 0; h < q.size(0); ++h) kernel(problem.task(0, h));
     return outcome;
   }
