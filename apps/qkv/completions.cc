@@ -269,8 +269,7 @@ complete -c qkv -f
 void add_completions(Command& program) {
   using Script = std::string (*)(const CommandHelp&);
   const Names<Script> shells = {{"bash", bash_completions}, {"zsh", zsh_completions}, {"fish", fish_completions}};
-  Command& command =
-      program.add_command("completions", "Print a script that completes command lines of qkv in a shell");
+  Command& command = program.add_command("completions", "Print shell completions for qkv");
   const auto script = std::make_shared<Script>();
   command.add({{"shell", choice(*script, shells), "the shell that reads it", required()}});
   command.add_footer(

@@ -139,7 +139,7 @@ void write_pages(const CommandHelp& command, const std::filesystem::path& folder
 }  // namespace
 
 void add_manual(Command& program) {
-  Command& command = program.add_command("manual", "Write the manual pages of qkv and of each command");
+  Command& command = program.add_command("manual", "Write the manual pages of qkv and its commands");
   const auto folder = std::make_shared<std::string>();
   command.add({{"--out", file(*folder, "FOLDER"), "where qkv.1, qkv-attend.1 ... are written", required()}});
   command.on_run([&program, folder] {

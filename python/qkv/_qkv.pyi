@@ -65,7 +65,7 @@ class Mask:
     @staticmethod
     def prefix(counts: ArrayOrSequence, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
         """
-        Keys j < counts[sequence] or j <= p: a prefix that every query sees, and causal after it. counts: int32 or int64 [batch].
+        Keys j < counts[sequence] or j <= p: a prefix visible to all queries, causal after it. counts: int32 or int64 [batch].
         """
 
     @staticmethod

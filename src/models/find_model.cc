@@ -52,7 +52,7 @@ std::string find_model(const std::string& name) {
   const std::string reference = entry + "/refs/main";
   if (!fs::exists(reference, error)) {
     throw IoError(
-        fmt::format("{} is no folder, and not in the cache of the Hugging Face hub: {} is not there", name, reference),
+        fmt::format("no such model: {} is neither a folder nor in the Hugging Face cache ({})", name, reference),
         ENOENT);
   }
   constexpr std::size_t kLongestCommit = 128;
@@ -61,9 +61,10 @@ std::string find_model(const std::string& name) {
   if (!is_word(commit, "")) throw FormatError(fmt::format("{}: is {}, no commit", reference, io::quote(commit)));
   const std::string snapshot = entry + "/snapshots/" + commit;
   if (!fs::exists(snapshot, error)) {
-    throw IoError(fmt::format("{} is no folder, and not whole in the cache of the Hugging Face hub: {} is not there",
-                              name, snapshot),
-                  ENOENT);
+    throw IoError(
+        fmt::format("no such model: {} is no folder, and its entry of the Hugging Face cache is incomplete ({})", name,
+                    snapshot),
+        ENOENT);
   }
   return snapshot;
 }

@@ -97,7 +97,7 @@ TEST(Manual, EveryCommandHasAPageWithItsOptions) {
       attend, "\nqkv attend --query FILE --key FILE --value FILE --out FILE [OPTIONS]\n ... \n.SH NOTES\nArrays: .npy");
   expect_words(
       attend,
-      "\n--top-keys FILE\nthe keys of the largest weights of each row to write, i64 [..., heads, q_len, n]. Needs "
+      "\n--top-keys FILE\noutput: the keys of the largest weights of each row, i64 [..., heads, q_len, n]. Needs "
       "--top-weights. Not with --html.\n");
   expect_words(program, "\n.SH COMMANDS\n ... Exit codes: 0 success ... .BR qkv-attend (1)");
 }

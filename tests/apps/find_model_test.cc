@@ -51,8 +51,8 @@ TEST_F(FindModel, EveryCommandLooksThereAndSaysSo) {
         "classify --model org/no --image a.png", "web --model org/no --out page.html"}) {
     EXPECT_EQ(run("HF_HUB_CACHE=hub qkv " + command),
               "qkv " + words_of(command)[0] +
-                  ": org/no is no folder, and not in the cache of the Hugging Face hub: "
-                  "hub/models--org--no/refs/main is not there\n4\n");
+                  ": no such model: org/no is neither a folder nor in the Hugging Face cache "
+                  "(hub/models--org--no/refs/main)\n4\n");
   }
 }
 
@@ -61,8 +61,9 @@ TEST_F(FindModel, ACacheThatIsNotWholeIsRefused) {
   make_cache("hub");
   fs::remove(folder_ / entry + "/snapshots/abc123");
   EXPECT_EQ(run(translate),
-            "qkv translate: org/en-es is no folder, and not whole in the cache of the Hugging Face hub: " + entry +
-                "/snapshots/abc123 is not there\n4\n");
+            "qkv translate: no such model: org/en-es is no folder, and its entry of the Hugging Face cache is "
+            "incomplete (" +
+                entry + "/snapshots/abc123)\n4\n");
   folder_.put(entry + "/refs/main", "../../..");
   EXPECT_EQ(run(translate), "qkv translate: " + entry + "/refs/main: is \"../../..\", no commit\n3\n");
 }

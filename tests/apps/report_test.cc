@@ -44,7 +44,7 @@ TEST(ReportFile, StandsBesideARunThatWasRecorded) {
   const TinyBert model;
   const auto beside = [&](const std::string& line, const std::string& change) {
     model.put("other.json", model.text(line + change + " --json"));
-    model.text(line + "--html a.html --beside other.json");
+    model.text(line + "--html a.html --compare other.json");
     const Json data = data_in(model / "a.html"), other = Json::parse(slurp(model / "other.json"));
     EXPECT_EQ(data.at("beside"), Json::array({other}));
     EXPECT_EQ(data.at("explanations").back().at("kind"), other.at("kind"));

@@ -105,7 +105,8 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   EXPECT_EQ(run("").err, "");
 
   write_model(folder, per_token[1] + 1e-6);
-  const std::string message = fmt::format("qkv translate: line 2: unsure ({:.1f} a token)\n", per_token[1]);
+  const std::string message =
+      fmt::format("qkv translate: line 2: low confidence (mean log-probability {:.1f} per token)\n", per_token[1]);
   const Outcome json = run("--json");
   EXPECT_EQ(run(""), (Outcome{0, plain.out, message}));
   EXPECT_EQ(run("--length-penalty 0").err, message);  // whatever the scores are divided by
@@ -114,7 +115,7 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   EXPECT_EQ(first_of(answers_in(json.out).at(1)).at("unsure"), true);
   write_model(folder, 0);  // above any of its scores
   const std::string ids = folder.run("translate --ids --model model '7 9 11 7 9 11 0'").err;
-  EXPECT_TRUE(ids.starts_with("qkv translate: line 1: unsure (-")) << ids;
+  EXPECT_TRUE(ids.starts_with("qkv translate: line 1: low confidence (mean log-probability -")) << ids;
 }
 
 TEST(Translate, DimsWhatItIsUnsureOfOnATerminal) {
@@ -134,7 +135,8 @@ TEST(Translate, MarksTheSentenceItIsUnsureOf) {
   const Folder folder;
   write_model(folder, -0.9);
   const Outcome outcome = folder.run("translate --json --model model '" + kTooLong + "Xyzzy plugh quux.'");
-  EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 46: unsure (-")) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 46: low confidence (mean log-probability -"))
+      << outcome.err;
   expect_words(outcome.out, "/translations/0/unsure = true ... /translations/0/sentences/45/unsure = true");
   EXPECT_FALSE(first_of(answers_in(outcome.out).at(0)).at("sentences").at(44).contains("unsure"));
 }

@@ -25,8 +25,8 @@ const kReports = [
   ["explain --text Thanks --attention encoder --layer 0 --head 1 --html r.html", ["", "token=0"], "head"],
   ["explain --text Thanks --json --weights --html r.html", ["view=heads&attention=decoder&head=1.1"], "head"],
   ["explain --text Thanks --json --weights --html r.html", ["view=translation", "view=model"], "heads"],
-  ["explain --text Thanks --beside run.json --html r.html", ["view=heads&attention=encoder&head=0.3"], "head"],
-  ["explain --text Thanks --beside run.json --html r.html", ["view=model", "view=translation"], "heads"],
+  ["explain --text Thanks --compare run.json --html r.html", ["view=heads&attention=encoder&head=0.3"], "head"],
+  ["explain --text Thanks --compare run.json --html r.html", ["view=model", "view=translation"], "heads"],
   ["explain --text Thanks --without-head encoder.0.1 --html r.html", ["view=heads&attention=encoder&head=1.1"], "head"],
   ["explain --text Thanks --token 0 --html r.html", [""], "token"],
   ["explain --substitute scores=scores.csv --mask '[[1,1,0]]' --html r.html", ["step=6"], "steps"],
@@ -42,7 +42,7 @@ for (const [words, views, kind] of kReports) {
       const command = await page.locator("footer code").first().textContent();
       assert.match(command, /^qkv /);
       assert.equal(in_terminal(command.replace(/^qkv /, "")).status, 0, command); // as it stands
-      const plain = command.replace(/^qkv /, "").replace(/ --html \S+/, "").replace(/ --beside \S+/, "");
+      const plain = command.replace(/^qkv /, "").replace(/ --html \S+/, "").replace(/ --compare \S+/, "");
       const { status, stdout, stderr } = in_terminal(kind && !/ --json\b/.test(plain) ? `${plain} --json` : plain);
       assert.equal(status, 0, `${command}: ${stderr}`);
       if (kind) {

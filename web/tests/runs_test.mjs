@@ -92,7 +92,7 @@ test("two runs, each without another head: the difference is that of what the pr
   const [now, then] = ["encoder-decoder.1.0", "encoder.0.1"].map((head) => native(...options(head), "--weights"));
   const [page_file, beside] = [new_file(), new_file()];
   writeFileSync(beside, JSON.stringify(then));
-  run(...options("encoder-decoder.1.0"), "--html", page_file, "--beside", beside);
+  run(...options("encoder-decoder.1.0"), "--html", page_file, "--compare", beside);
   const { page, close } = await open_file(page_file, { hash: "#view=heads&run=difference&attention=encoder&head=1.3&token=1&key=2" });
   const weight_in = (data, at, layer, head) => data.attentions[at].all.find((one) => one.layer === layer && one.head === head).weights[1][2];
   const change = (at, layer, head) => weight_in(now, at, layer, head) - weight_in(then, at, layer, head);

@@ -51,8 +51,8 @@ class AttendCache {
   InputArray& past_value_ = files_.input(
       "--past-value", "[batch, kv_heads, past, value_dim]: the values of these tokens", needs("--past-key"));
   ArrayOption& present_key_ =
-      files_.output("--present-key", "all keys to write, the appended ones last", needs("--past-key"));
-  ArrayOption& present_value_ = files_.output("--present-value", "all values to write", needs("--past-key"));
+      files_.output("--present-key", "output: all keys, the appended ones last", needs("--past-key"));
+  ArrayOption& present_value_ = files_.output("--present-value", "output: all values", needs("--past-key"));
 };
 
 KeyValueCache AttendCache::append(const TensorView& key, const TensorView& value) const {
@@ -177,18 +177,18 @@ class Attend {
         query_(files_.input("--query", "queries", required())),
         key_(files_.input("--key", "keys", required())),
         value_(files_.input("--value", "values", required())),
-        out_(files_.output("--out", "the output to write, [..., heads, q_len, value_dim]", required())),
+        out_(files_.output("--out", "output: [..., heads, q_len, value_dim]", required())),
         outputs_(command, files_),
         maps_(command),
         cache_(files_),
         rules_(command, files_),
         derivatives_(command, files_, rules_) {
     rules_.add_layouts(files_);
-    command.add({{"--verify", size(verify_, std::int64_t{1} << 30),
-                  "recompute N rows in double precision, and print the error"},
-                 dtype_option(dtype_, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
-                              "type to store queries, keys and values in (default: that of the files)"),
-                 threads_option()});
+    command.add(
+        {{"--verify", size(verify_, std::int64_t{1} << 30), "recompute N rows in double precision and print the error"},
+         dtype_option(dtype_, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
+                      "type to store queries, keys and values in (default: that of the files)"),
+         threads_option()});
   }
 
   void run() {

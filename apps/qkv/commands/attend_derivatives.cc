@@ -7,23 +7,23 @@
 
 namespace qkv::app {
 
-constexpr const char* kOfParameter = "the gradient of this parameter to write";
+constexpr const char* kOfParameter = "output: gradient of this parameter";
 
 AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, CallOptions& rules)
     : rules_(rules),
       grad_out_(files.input("--grad-out", "gradient of the output, of its shape")),
-      first_{{files.output("--grad-query", "the gradient of the queries to write", needs("--grad-out")),
-              gradients_.query, &ForwardPass::query},
-             {files.output("--grad-key", "the gradient of the keys to write", needs("--grad-out")), gradients_.key,
+      first_{{files.output("--grad-query", "output: gradient of the queries", needs("--grad-out")), gradients_.query,
+              &ForwardPass::query},
+             {files.output("--grad-key", "output: gradient of the keys", needs("--grad-out")), gradients_.key,
               &ForwardPass::key},
-             {files.output("--grad-value", "the gradient of the values to write", needs("--grad-out")),
-              gradients_.value, &ForwardPass::value},
-             {files.output("--grad-alibi", "the gradient of the slopes to write", needs("--grad-out", "--alibi")),
+             {files.output("--grad-value", "output: gradient of the values", needs("--grad-out")), gradients_.value,
+              &ForwardPass::value},
+             {files.output("--grad-alibi", "output: gradient of the slopes", needs("--grad-out", "--alibi")),
               alibi_slopes_, [&rules](const ForwardPass&) { return rules.alibi.view(); }},
-             {files.output("--grad-sinks", "the gradient of the sinks to write", needs("--grad-out", "--sinks")),
+             {files.output("--grad-sinks", "output: gradient of the sinks", needs("--grad-out", "--sinks")),
               gradients_.sinks, [&rules](const ForwardPass&) { return rules.sinks.view(); }}},
       grad_bias_(files.output("--grad-bias",
-                              "the gradient of --bias to write, of its shape; repeated, in the order of --bias",
+                              "output: gradient of --bias, in its shape; may be repeated, in the order of --bias",
                               needs("--grad-out", "--bias") & repeated())),
       score_{{files.output("--grad-score-w-query", kOfParameter, needs("--grad-out", "--score-w-query")),
               gradients_.score.w_query, [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }},
@@ -33,17 +33,16 @@ AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, CallOp
               [&rules](const ForwardPass&) { return rules.score_values.v.view(); }},
              {files.output("--grad-score-w", kOfParameter, needs("--grad-out", "--score-w")), gradients_.score.w_query,
               [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }}},
-      tangents_{{files.output("--tangent-out", "how the output moves when inputs move along tangents, to write"),
-                 output_tangents_.out, &ForwardPass::out},
-                {files.output("--tangent-log-sum-exp", "how the log-sum-exp moves then, to write"),
-                 output_tangents_.log_sum_exp, &ForwardPass::log_sum_exp}},
+      tangents_{
+          {files.output("--tangent-out", "output: the JVP of the output"), output_tangents_.out, &ForwardPass::out},
+          {files.output("--tangent-log-sum-exp", "output: the JVP of the log-sum-exp"), output_tangents_.log_sum_exp,
+           &ForwardPass::log_sum_exp}},
       tangent_query_(files.input("--tangent-query", "a tangent of the queries, of their shape")),
       tangent_key_(files.input("--tangent-key", "a tangent of the keys")),
       tangent_value_(files.input("--tangent-value", "a tangent of the values")),
-      second_{{files.output(
-                   "--second-grad-query",
-                   "the gradient of the queries to write, of the sum of --grad-out times the tangent of the output",
-                   needs("--grad-out")),
+      second_{{files.output("--second-grad-query",
+                            "output: gradient of the queries, for the sum of --grad-out times the JVP of the output",
+                            needs("--grad-out")),
                second_gradients_.query, &ForwardPass::query},
               {files.output("--second-grad-key", "the same of the keys", needs("--grad-out")), second_gradients_.key,
                &ForwardPass::key},

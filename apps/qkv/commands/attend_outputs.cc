@@ -67,15 +67,15 @@ AttendOutputs::AttendOutputs(Command& command, ArrayFiles& files)
         std::vector<const ArrayOption*> options;
         for (const OutputDescription& kind : attention_outputs()) {
           const char* type = kind.is_index ? "i64 " : "";
-          const std::string help = fmt::format("{} to write, {}{}", kind.help, type, form_of(kind.of));
+          const std::string help = fmt::format("output: {}, {}{}", kind.help, type, form_of(kind.of));
           options.push_back(&files.output(option_of(kind), help, rules_of(kind)));
         }
         return options;
       }()),
       rows_(files.input("--rows", "i64 [n, 3]: batch, head and query of chosen rows; packed: the query in its sequence",
                         needs("--row-weights"))) {
-  command.add({{"--top", size(top_, 1024), "how many keys that is (default 8)", needs("--top-keys")},
-               {"--blocks", size(blocks_, 4096), "how many blocks along queries and along keys (default 64)",
+  command.add({{"--top", size(top_, 1024), "number of keys per query (default 8)", needs("--top-keys")},
+               {"--blocks", size(blocks_, 4096), "number of blocks along queries and along keys (default 64)",
                 needs("--block-weights")}});
 }
 

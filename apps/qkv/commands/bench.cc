@@ -195,7 +195,7 @@ void add_bench_attention(Command& bench) {
 }
 
 void add_bench_matmul(Command& bench) {
-  Command& command = bench.add_command("matmul", "Time the product [m, k] x [k, n] with the second one packed");
+  Command& command = bench.add_command("matmul", "Time the product [m, k] x [k, n] with the second matrix packed");
   const auto sizes = std::make_shared<MatmulSizes>();
   command.add({{"--m", size(sizes->m), "rows", required()},
                {"--k", size(sizes->k), "columns of the first, rows of the second", required()},

@@ -106,20 +106,19 @@ void classify(const ClassifyRequest& request) {
 }  // namespace
 
 void add_classify(Command& program) {
-  Command& command = program.add_command("classify", "The classes of pictures, by a Vision Transformer");
+  Command& command = program.add_command("classify", "Classify pictures with a Vision Transformer");
   const auto request = std::make_shared<ClassifyRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),
         "Folder of the model: config.json, model.safetensors, preprocessor_config.json", required()},
        {"--image", text(request->images, "FILE"), "PNG or JPEG files", repeated()},
        {"--data", file(request->data),
-        "Labelled pictures, of which it counts those that are right: a folder with a folder of pictures for each "
-        "class, "
-        "or CSV (class, then the gray pixels of a square picture)"},
-       {"--largest", whole(request->largest, 1, 65535), "The number that is white in the CSV of --data (default: 255)",
+        "Labelled pictures; prints the accuracy: a folder with one folder of pictures per class, or CSV (class, then "
+        "the gray pixels of a square picture)"},
+       {"--largest", whole(request->largest, 1, 65535), "The value of white in the CSV of --data (default: 255)",
         needs("--data")},
-       {"--top", size(request->top), "How many classes of a picture to print, the most probable first (default: 3)"},
-       {"--json", flag(request->json), "Write one JSON object a line"}});
+       {"--top", size(request->top), "Number of classes to print per picture, most probable first (default: 3)"},
+       {"--json", flag(request->json), "Write one JSON object per line"}});
   command.add({threads_option()});
   command.on_run([request] { classify(*request); });
 }

@@ -80,19 +80,18 @@ void run_compare(CompareRequest& request) {
 
 void add_compare(Command& program) {
   Command& command = program.add_command(
-      "compare", "What attention replaced, beside it: what models of one size remember, and what a token costs them");
+      "compare",
+      "Train RNNs, CNNs and Transformers of equal size on the same tasks; compare accuracy, memory and speed");
   const auto request = std::make_shared<CompareRequest>();
-  command.add(
-      {{"--tasks", names_value(request->options.tasks, "TASK,...", compared_tasks()),
-        "Only these tasks (default: all)"},
-       {"--models", names_value(request->options.models, "MODEL,...", compared_models()),
-        "Only these models (default: all)"},
-       {"--seed", seed(request->options.seed), "Of weights and data, and of two more beside it (default: 1)"},
-       {"--out", file(request->out, "FOLDER"),
-        "Folder for the trainings, comparison.json and drawings; started again after an interruption, it goes on "
-        "(default: comparison)"},
-       {"--quick", flag(request->quick), "Train a few updates only: everything is there, and nothing is learnt"},
-       {"--json", flag(request->json), "Write JSON"}});
+  command.add({{"--tasks", names_value(request->options.tasks, "TASK,...", compared_tasks()),
+                "Only these tasks (default: all)"},
+               {"--models", names_value(request->options.models, "MODEL,...", compared_models()),
+                "Only these models (default: all)"},
+               {"--seed", seed(request->options.seed), "First of three seeds, for weights and data (default: 1)"},
+               {"--out", file(request->out, "FOLDER"),
+                "Folder for checkpoints, comparison.json and charts; an interrupted run resumes (default: comparison)"},
+               {"--quick", flag(request->quick), "Smoke test: a few updates per model"},
+               {"--json", flag(request->json), "Write JSON"}});
   command.add({threads_option()});
   command.add_footer(
       fmt::format("Tasks: {}.\nModels: {}.", fmt::join(compared_tasks(), ", "), fmt::join(compared_models(), ", ")));

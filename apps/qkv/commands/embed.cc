@@ -72,13 +72,13 @@ void embed(const EmbedRequest& request) {
 
 void add_embed(Command& program) {
   Command& command = program.add_command(
-      "embed", "Embeddings of sentences: one per line on standard input, one embedding per line on standard output");
+      "embed", "Embed sentences: one per line on standard input, one embedding per line on standard output");
   const auto request = std::make_shared<EmbedRequest>();
-  command.add({{"--model", file(request->model, "FOLDER"),
-                "Folder of the model: config.json, model.safetensors, tokenizer.json", required()},
-               {"--json", flag(request->json),
-                "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens of the text did not "
-                "fit the model"}});
+  command.add(
+      {{"--model", file(request->model, "FOLDER"),
+        "Folder of the model: config.json, model.safetensors, tokenizer.json", required()},
+       {"--json", flag(request->json),
+        "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens did not fit the model"}});
   command.add(line_options(request->lines));
   command.add({{"--weights", choice(request->weights, kEmbedWeights),
                 "Storage of the weights: fewer bits take less memory and are less accurate; int8 is faster on x86"},

@@ -191,7 +191,7 @@ std::vector<Option> synthetic_options(SyntheticInput& synthetic) {
            excludes("--w-query", "--w-key")},
           {"--value-dim", size(synthetic.value_dim, 4096), "size of a value (default: key_dim)", excludes("--w-value")},
           {"--init", choice(synthetic.init, inits), "how missing weights are generated (default: xavier)"},
-          {"--seed", seed(synthetic.seed), "seed of everything generated (default: 1)"}};
+          {"--seed", seed(synthetic.seed), "seed of generated inputs and weights (default: 1)"}};
 }
 
 // The files that are read, of which the report must be none.
@@ -244,8 +244,8 @@ void add_explain(Command& program) {
   command.add({{"--scale", finite(options->scale, "NUMBER"),
                 "factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)"},
                causal_option(options->causal),
-               {"--prefix", whole(options->prefix, 0, 4096),
-                "all see the first N inputs, and beyond them only up to themselves", excludes("--causal")}});
+               {"--prefix", whole(options->prefix, 0, 4096), "the first N inputs are visible to all; causal after them",
+                excludes("--causal")}});
   command.add(mask_number_options(options->window));
   command.add(
       {{"--heads", size(options->heads, 4096),
@@ -259,22 +259,20 @@ void add_explain(Command& program) {
         repeated()},
        {"--json", flag(options->json), "print one JSON object (docs/explain_json.md)"},
        {"--full", flag(options->full),
-        "print every number; otherwise matrices are shortened to 20 rows, the width and 4 heads, and JSON has no "
-        "tensors "
-        "for all pairs of more than 256 inputs"},
+        "print every number; by default matrices are shortened to 20 rows, the width and 4 heads, and JSON omits "
+        "tensors of all pairs above 256 inputs"},
        {"--heat", flag(options->heat),
-        "print matrices as heat maps instead of numbers, and of a model's heads their weights: half blocks in 256 "
-        "colours, or letters where the terminal has none",
+        "print matrices, and with a model the weights of its heads, as heat maps: half blocks in 256 colours, or "
+        "letters where the terminal has none",
         excludes("--json")},
        {"--width", whole(options->width, 40, 100'000),
         "width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
        html_option(options->report),
        beside_option(options->report),
        {"--svg", file(options->svg),
-        "draw the steps into this file, too; with a model the weights of the head that --layer and --head name, or "
-        "with "
-        "--image its heads over the picture"},
-       {"--step", whole(options->step, 1, 8), "with --svg: the step that is drawn (default: all)", needs("--svg")},
+        "also draw the steps; with a model, the weights of the head that --layer and --head name, or with --image its "
+        "heads over the picture"},
+       {"--step", whole(options->step, 1, 8), "with --svg: step to draw (default: all)", needs("--svg")},
        threads_option()});
   command.add(model_options(options->model));
   command.on_run([&command, options] { run(command, *options); });

@@ -27,7 +27,7 @@ void refuse_others(const Command& command) {
   constexpr std::array<std::string_view, 21> kOwn = {
       "--model", "--text",    "--image",        "--attention",   "--layer",   "--head", "--token",
       "--json",  "--weights", "--svg",          "--width",       "--threads", "--full", "--help",
-      "--html",  "--beside",  "--without-head", "--without-key", "--heat",    "--keep", "--keep-rows"};
+      "--html",  "--compare", "--without-head", "--without-key", "--heat",    "--keep", "--keep-rows"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -132,24 +132,25 @@ std::vector<Option> model_options(ModelOptions& options) {
       {"encoder", "encoder"}, {"decoder", "decoder"}, {"encoder-decoder", "encoder-decoder"}};
   std::vector<Option> all = {
       {"--model", file(options.folder, "FOLDER"),
-       "folder of the model whose heads --text shows: config.json, model.safetensors, tokenizer.json (default: "
-       "English to Spanish, the model that comes with qkv); of a Vision Transformer --image: "
-       "preprocessor_config.json instead of tokenizer.json"},
-      {"--text", text(options.text, "TEXT"), "show what a model's heads attend to in this text"},
+       "folder of the model for --text: config.json, model.safetensors, tokenizer.json (default: English to Spanish, "
+       "the model that comes with qkv); for --image, a Vision Transformer: preprocessor_config.json instead of "
+       "tokenizer.json"},
+      {"--text", text(options.text, "TEXT"), "show what the model's heads attend to in this text"},
       {"--image", file(options.image), "show where the heads of a Vision Transformer look in this PNG or JPEG file",
        needs("--model") & excludes("--text", "--attention", "--weights")},
-      {"--layer", whole(options.layer, 0, kLargest), "with a model: show one head in full, of this layer (from 0)",
+      {"--layer", whole(options.layer, 0, kLargest), "with a model: show one head in full; its layer, from 0",
        needs("--head")},
-      {"--head", whole(options.head, 0, kLargest), "the head of that layer, from 0", needs("--layer")},
-      {"--attention", choice(options.attention, sites), "of a translation model: the attention of that head",
+      {"--head", whole(options.head, 0, kLargest), "head of that layer, from 0", needs("--layer")},
+      {"--attention", choice(options.attention, sites), "for a translation model: the attention of that head",
        needs("--layer")},
       {"--token", text(options.token, "TOKEN"),
-       "with --layer and --head: show the computation of this token step by step; its text (the first one) or its "
-       "number. With --text alone: what it owes to each key and each head, by weight, value norm, gradient, rollout "
-       "and knock-out; of a translation a token written. With --image alone: where this token looks, \"class\" or "
+       "with --layer and --head: show the computation of this token step by step; its text (first match) or its "
+       "number. With --text alone: how much it depends on each key and each head, by weight, value norm, gradient, "
+       "rollout and knock-out; for a translation, a token of the output. With --image alone: where this token looks, "
+       "\"class\" or "
        "a patch by row and column, \"3,4\" (default: class)"},
       {"--weights", flag(options.weights),
-       "with --text and --json, without --layer and --token: the weights of every head too, layers x heads x tokens^2 "
+       "with --text and --json, without --layer and --token: also the weights of every head, layers x heads x tokens^2 "
        "numbers",
        needs("--text", "--json") & excludes("--layer", "--token")}};
   for (const std::vector<Option>& more :

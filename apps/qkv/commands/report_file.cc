@@ -12,7 +12,7 @@
 namespace qkv::app {
 
 void ReportFile::check(std::vector<NamedFile> inputs, const NamedFile& other_output) const {
-  inputs.push_back({"--beside", beside});
+  inputs.push_back({"--compare", beside});
   if (other_output.given()) {
     check_output(inputs, other_output);
     inputs.push_back(other_output);
@@ -35,15 +35,14 @@ void ReportFile::write(const std::string& title, const std::string& command) con
 }
 
 Option html_option(ReportFile& report, const Rules& rules) {
-  return {"--html", file(report.path),
-          "write a report into this file, too: a page that shows every number in any browser, without a network",
+  return {"--html", file(report.path), "also write a report: one page that shows every number, in any browser, offline",
           rules};
 }
 
 Option beside_option(ReportFile& report) {
-  return {"--beside", file(report.beside),
-          "with --html: show this run beside it, and the difference; a file of explain --json with other options or "
-          "texts (of a model's heads with --weights)",
+  return {"--compare", file(report.beside),
+          "with --html: compare with this run; a file of explain --json with other options or texts (for a model's "
+          "heads, with --weights)",
           needs("--html")};
 }
 

@@ -103,15 +103,15 @@ void decode(const ConvertRequest& request) {
 
 void add_tokenizer_train(Command& tokenizer) {
   Command& command = tokenizer.add_command("train",
-                                           "Learn a byte-pair vocabulary from text and write it as a tokenizer.json, "
-                                           "which the Python package tokenizers can also read");
+                                           "Learn a byte-pair vocabulary from text and write it as tokenizer.json, "
+                                           "which Hugging Face's tokenizers can read");
   const auto request = std::make_shared<VocabularyRequest>();
   command.add(
       {{"--input", text(request->inputs, "FILE"),
         "text files, one text per line; in .tsv files one per column; their order makes no difference", required()},
        {"--vocab", whole(request->vocab, TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab),
         "number of tokens, the 3 special ones and 256 bytes included", required()},
-       {"--out", file(request->out), "the tokenizer.json to write", required()}});
+       {"--out", file(request->out), "output: tokenizer.json", required()}});
   command.add(line_options(request->lines));
   command.on_run([request] { train(*request); });
 }
@@ -130,10 +130,8 @@ void add_tokenizer(Command& program) {
   Command& tokenizer = program.add_command("tokenizer", "Learn a vocabulary; convert text to ids and back");
   add_tokenizer_train(tokenizer);
   add_conversion(tokenizer, "encode", "Print the ids of each line of standard input", encode);
-  add_conversion(
-      tokenizer, "decode",
-      "Print the text of each line of ids on standard input, on one line: with a space for each line break in it",
-      decode);
+  add_conversion(tokenizer, "decode",
+                 "Print the text of each line of ids on standard input; line breaks in it become spaces", decode);
 }
 
 }  // namespace qkv::app

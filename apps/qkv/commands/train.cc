@@ -124,31 +124,29 @@ void run(const TrainRequest& request) {
 
 void add_train(Command& program) {
   Command& command =
-      program.add_command("train",
-                          "Train a model that translates or classifies pictures; started again after an interruption, "
-                          "it resumes");
+      program.add_command("train", "Train a translator or a picture classifier; an interrupted run resumes");
   const auto request = std::make_shared<TrainRequest>();
   TrainTranslatorFiles& files = request->files;
   const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };
   command.add(
       {{"--config", file(files.config), "What to train and how, as JSON (configs/)", required()},
        {"--train", file(files.train),
-        "Training pairs, one a line: text, tab, translation. Of a classifier: a folder with a folder of PNG and JPEG "
-        "files for each class, or CSV: class, then the gray pixels of a square picture",
+        "Training pairs, one per line: text, tab, translation. For a classifier: a folder with one folder of PNG and "
+        "JPEG files per class, or CSV: class, then the gray pixels of a square picture",
         required()},
-       {"--valid", file(files.valid), "The same to validate with, evaluated during training", required()},
+       {"--valid", file(files.valid), "Validation data in the same form, evaluated during training", required()},
        {"--tokenizer", file(files.tokenizer), "tokenizer.json (default: one is learned from the training pairs)"},
        {"--target-tokenizer", file(files.target_tokenizer),
-        "The same for the target side, if the config has separate vocabularies"},
+        "tokenizer.json of the target side, for separate vocabularies"},
        {"--from", file(files.from, "FOLDER"),
-        "Folder of a model to start from, tokenizer included (default: random weights)"},
+        "Folder of a model to start from, with its tokenizer (default: random weights)"},
        {"--out", file(files.out, "FOLDER"),
         "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg", required()},
        {"--change", flag(request->change),
         "Resume although rate, schedule, clip, dropout, batch or the like have changed; the log says what changed. "
-        "Never needed for more steps (unless the schedule is cosine) or more patience"},
+        "Not needed for more steps (except with a cosine schedule) or more patience"},
        {"--skip-bad", flag(skip_bad),
-        "Skip lines that are not pairs or hold a special token, and say how many (default: refuse them)"}});
+        "Skip lines that are not pairs or contain a special token, and report how many (default: refuse them)"}});
   command.add(line_options(files.lines));
   command.add({threads_option()});
   command.add_footer(training::train_keys_text() + "\n" + training::classifier_keys_text());

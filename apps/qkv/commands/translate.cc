@@ -118,7 +118,7 @@ void warn(const Translation& found, const std::string& origin, std::int64_t posi
                found.cut, positions);
   }
   if (found.unsure) {
-    fmt::print(stderr, "qkv translate: {}: unsure ({:.1f} a token)\n", origin,
+    fmt::print(stderr, "qkv translate: {}: low confidence (mean log-probability {:.1f} per token)\n", origin,
                found.log_probability / static_cast<double>(found.ids.size()));
   }
 }
@@ -234,27 +234,24 @@ void add_translate(Command& program) {
                {"--model", file(request->model, "FOLDER"),
                 "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
                 "English to Spanish, the model that comes with qkv)"},
-               {"--beams,--beam", whole(request->options.beams, 1, kMaxBeams),
-                "Beams of the search; 1: the most probable token each time"},
+               {"--beams,--beam", whole(request->options.beams, 1, kMaxBeams), "Beams of the search; 1: greedy search"},
                {"--nbest", whole(request->nbest, 1, kMaxBeams),
-                "Print the N best translations of each line; as text: the number of the line, a tab, the score, a tab, "
-                "the translation"},
-               {"--no-split", flag(request->whole),
-                "Cut off what is too long for the model; otherwise such a text is split into sentences"}});
+                "Print the N best translations of each line, as text: line number, tab, score, tab, translation"},
+               {"--no-split", flag(request->whole), "Truncate long texts instead of splitting them into sentences"}});
   command.add(line_options(request->lines));
   command.add(
       {{"--max-length", whole(request->options.max_length, 1, 1 << 20), "Maximum number of new tokens"},
-       {"--length-penalty", finite(request->options.length_penalty, "X"), "Scores are divided by length to this power"},
-       {"--sample", flag(request->sample), "Sample tokens instead of searching"},
+       {"--length-penalty", finite(request->options.length_penalty, "X"), "Divide scores by the length to this power"},
+       {"--sample", flag(request->sample), "Sample tokens instead of searching with beams"},
        {"--seed", seed(sampling.seed), "Seed of sampling", needs("--sample")},
-       {"--temperature", positive(sampling.temperature, "X"), "Logits are divided by it", needs("--sample")},
+       {"--temperature", positive(sampling.temperature, "X"), "Divides the logits before sampling", needs("--sample")},
        {"--top-k", whole(sampling.top_k, 0, std::numeric_limits<std::int32_t>::max()),
         "Sample from the k most probable tokens; 0: all", needs("--sample")},
        {"--top-p", positive(sampling.top_p, "P", 1),
         "Sample from the most probable tokens that together have this probability", needs("--sample")},
        {"--ids", flag(request->ids), "Token ids in and out instead of text; no special tokens are added"},
        {"--explain", flag(request->explain),
-        "Show what each word was made from instead; with --json one object per sentence",
+        "Show the word alignment instead of the translation; with --json one object per sentence",
         needs("text") & excludes("--ids", "--nbest")},
        html_option(request->report, needs("--explain")),
        {"--json", flag(request->json),

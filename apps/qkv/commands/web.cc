@@ -58,12 +58,11 @@ void run(const Command& command, const WebOptions& options) {
 }  // namespace
 
 void add_web(Command& program) {
-  Command& command =
-      program.add_command("web", "Write a page that computes attention in the browser, without a network");
+  Command& command = program.add_command("web", "Write a page that computes attention in the browser, offline");
   const auto options = std::make_shared<WebOptions>();
-  command.add({{"--out", file(options->out), "the page to write", required()},
+  command.add({{"--out", file(options->out), "output: the page", required()},
                {"--model", file(options->model, "FOLDER"),
-                "a model that reads texts there, as explain --text does (default: the worked example alone)"}});
+                "model for texts on the page, as in explain --text (default: the worked example only)"}});
   command.on_run([&command, options] { run(command, *options); });
 }
 

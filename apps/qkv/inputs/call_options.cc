@@ -40,7 +40,7 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
     for (const MaskArray& array : kind.arrays) {
       const bool is_first = mask.inputs.empty();
       const std::string help =
-          is_first ? fmt::format("{}: {}", array.form, kind.rule) : "the same of the keys, if not that of the queries";
+          is_first ? fmt::format("{}: {}", array.form, kind.rule) : "the same for the keys, where they differ";
       Rules rules = is_first ? Rules() : needs(option);
       if (kind.kind == MaskKind::boolean) rules = repeated();
       if (kind.kind == MaskKind::prefix) rules = excludes("--causal");
@@ -58,7 +58,7 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
   command.add(dropout_options(dropout_));
   command.add({empty_rows_option(empty_rows_),
                {"--memory-limit", size(memory_limit_),
-                "bytes besides inputs and outputs, kept by fewer threads or refused (default: no limit)"}});
+                "most bytes to allocate besides inputs and outputs: fewer threads, or a refusal (default: no limit)"}});
 }
 
 void CallOptions::add_layouts(ArrayFiles& files) {

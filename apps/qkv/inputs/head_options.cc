@@ -63,12 +63,12 @@ HeadMapsOptions KeptHeads::of(const Attentions& attentions) const {
 }
 
 std::vector<Option> kept_head_options(KeptHeads& kept, const char* form, const Rules& rules) {
-  return {{"--keep", one_word(kept.heads, form),
-           "of more than 64 queries or keys, of which a report draws means over blocks: the heads, up to 4, of which "
-           "each query's 32 strongest keys are kept",
-           rules},
-          {"--keep-rows", one_word(kept.rows, "N"),
-           "of these heads: the queries, up to 16, of which all weights are kept", needs("--keep")}};
+  return {
+      {"--keep", one_word(kept.heads, form),
+       "keep the 32 strongest keys per query of up to 4 heads when a report averages (more than 64 queries or keys)",
+       rules},
+      {"--keep-rows", one_word(kept.rows, "N"), "keep all weights of up to 16 queries of these heads",
+       needs("--keep")}};
 }
 
 HeadSurvey reported_survey(const Explainable& input, const SurveyOptions& options, const KeptHeads& kept,
@@ -106,13 +106,14 @@ std::string LeftOutOptions::words() const {
 std::vector<Option> left_out_options(LeftOutOptions& options, const Rules& rules) {
   return {{"--without-head",
            {.target = &options.heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
-           "with a model: this head gives 0; of a translation model with its attention, \"encoder-decoder.0.1\"; may "
+           "with a model: make this head output 0; for a translation model name its attention, "
+           "\"encoder-decoder.0.1\"; may "
            "be repeated",
            repeated() & rules},
           {"--without-key",
            {.target = &options.keys, .type = "TOKEN", .count = 1, .takes_words = false},
-           "with a model: this token is hidden from every query in all layers; of a translation model with the "
-           "attention, \"encoder-decoder.3\"; may be repeated",
+           "with a model: hide this token from every query in all layers; for a translation model name the attention, "
+           "\"encoder-decoder.3\"; may be repeated",
            repeated() & rules}};
 }
 

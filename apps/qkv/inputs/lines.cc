@@ -19,10 +19,10 @@ constexpr std::size_t kPart = 1 << 16;             // bytes: as much as a pipe h
 
 std::vector<Option> line_options(TextLineOptions& options) {
   return {{"--exact-text", flag(options.exact),
-           "Keep every byte of a line; otherwise a byte order mark and carriage returns at line ends are dropped, and "
+           "Keep every byte of a line; by default a byte order mark and carriage returns at line ends are removed, and "
            "every Unicode space becomes a space"},
-          {"--replace-invalid", flag(options.replace_invalid),
-           "Read bytes that are not UTF-8 as U+FFFD; otherwise they are refused", excludes("--exact-text")}};
+          {"--replace-invalid", flag(options.replace_invalid), "Replace invalid UTF-8 with U+FFFD (default: refuse it)",
+           excludes("--exact-text")}};
 }
 
 std::string text_of_option(const char* option, const std::string& text, const TextLineOptions& options) {

@@ -185,7 +185,7 @@ Option soft_cap_option(double& soft_cap) {
 Option empty_rows_option(EmptyRows& empty_rows) {
   const Names<EmptyRows> names = {{"zero", EmptyRows::zero}, {"nan", EmptyRows::nan}};
   return {"--empty-rows", choice(empty_rows, names),
-          "output and weights of a query that sees no key: nan is what PyTorch's softmax gives (default: zero)"};
+          "output and weights of a query that sees no key; nan as PyTorch's softmax has it (default: zero)"};
 }
 
 std::vector<Option> dropout_options(Dropout& dropout) {

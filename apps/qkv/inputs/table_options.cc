@@ -13,9 +13,9 @@ std::vector<Option> table_options(TableOptions& options) {
   return {{clipped.option, file(clipped.path), "f32 [2 n + 1, heads]: added by key minus query position, clipped to n"},
           {t5.option, file(t5.path), "f32 [buckets, heads]: added by the buckets of T5"},
           {"--t5-max-distance", size(options.t5_buckets.max_distance, std::int64_t{1} << 24),
-           "all distances from here on share a bucket (default 128)", needs(t5.option)},
+           "distances from here on share one bucket (default 128)", needs(t5.option)},
           {"--t5-bidirectional", choice(options.t5_buckets.bidirectional, yes_or_no),
-           "whether keys after the query have their own buckets (default yes)", needs(t5.option)},
+           "separate buckets for keys after the query (default yes)", needs(t5.option)},
           {swin.option, file(swin.path), "f32 [(2 H - 1) (2 W - 1), heads]: added by the cells of a window, as in Swin",
            needs("--swin-window")},
           {"--swin-window", window, "height and width of the window", needs(swin.option)},
@@ -26,7 +26,7 @@ std::vector<Option> table_options(TableOptions& options) {
 std::vector<Option> table_gradient_options(TableOptions& options) {
   std::vector<Option> list;
   for (std::size_t i = 0; i < options.tables.size(); ++i) {
-    list.push_back({options.gradients[i].option, file(options.gradients[i].path), "the gradient of that table to write",
+    list.push_back({options.gradients[i].option, file(options.gradients[i].path), "output: gradient of that table",
                     needs(options.tables[i].option, "--grad-out")});
   }
   return list;

@@ -107,7 +107,7 @@ constexpr MaskDescription kKinds[] = {
      true,
      {},
      kCounts,
-     "keys j < counts[sequence] or j <= p: a prefix that every query sees, and causal after it",
+     "keys j < counts[sequence] or j <= p: a prefix visible to all queries, causal after it",
      [](Numbers, Elements count) {
        return fmt::format("Prefix: all see the first {} keys; beyond them a query sees no key after itself.", count[0]);
      },

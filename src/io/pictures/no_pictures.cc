@@ -6,7 +6,7 @@ namespace qkv::io {
 namespace {
 
 [[noreturn]] void refuse_picture(const std::string& name) {
-  throw FormatError(name + ": a picture, which this build does not read; configure it with QKV_PICTURES=ON");
+  throw FormatError(name + ": this build has no PNG/JPEG support; rebuild with -DQKV_PICTURES=ON");
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ Tensor read_picture(ByteSource& source, const std::string& name) {
   const std::string_view magic(start.data(), start.size());
   if (magic == kPngMagic) return read_png(source, name);
   if (magic == kJpegMagic) return read_jpeg(source, name);
-  throw FormatError(name + ": not a picture: neither PNG nor JPEG begins like this");
+  throw FormatError(name + ": not a PNG or JPEG file");
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Wei
                                                            weights, scope + (memory_residual_ ? "norm3." : "norm2."),
                                                            config.layer_scale)) {
   if (!feed_forward_residual_ && memory_attention_) {
-    refuse("transformer_layer", "parallel attention and feed-forward leave no room for a memory");
+    refuse("transformer_layer", "norm_order=parallel does not support cross-attention");
   }
 }
 
