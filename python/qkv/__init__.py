@@ -13,19 +13,14 @@ import copyreg
 from typing import TYPE_CHECKING
 
 from ._qkv import (
-    Bias,
     FormatError,
     KeyValueCache,
-    Mask,
-    Plan,
-    Receipt,
-    Saved,
-    Score,
     __version__,
     attention,
     attention_backward,
     attention_double_backward,
     attention_jvp,
+    attention_stats,
     dropout_mask,
     merge_attention,
     plan,
@@ -37,6 +32,7 @@ from ._qkv import (
 )
 from .arrays import Array
 from .functional import scaled_dot_product_attention
+from .options import AttentionOptions, Bias, Mask, Score
 
 copyreg.pickle(type(attention), lambda function: function.__name__)  # functions of the extension: by their names
 
@@ -60,16 +56,14 @@ _MODULES = {
 
 __all__ = [
     "Array",
+    "AttentionOptions",
     "Bias",
     "Embedder",
     "FormatError",
     "KeyValueCache",
     "Mask",
     "PictureClassifier",
-    "Plan",
-    "Receipt",
     "Report",
-    "Saved",
     "Score",
     "Tokenizer",
     "Translator",
@@ -79,6 +73,7 @@ __all__ = [
     "attention_backward",
     "attention_double_backward",
     "attention_jvp",
+    "attention_stats",
     "classify",
     "dropout_mask",
     "explain",

@@ -1,11 +1,14 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy
 import numpy.typing
+from typing_extensions import Unpack
 
 
-from .arrays import Array, ArrayOrSequence
+from .arrays import Array, ArrayOrSequence, ArrayT
+from .options import AnyBias, AnyMask, AttentionOptions, StatsOptions
+from .results import AttentionGradients, AttentionStats, Plan, Receipt
 
 __version__: str
 
@@ -14,161 +17,17 @@ class FormatError(ValueError):
     A file or text breaks a rule of its format; the message names the file, the field and the rule.
     """
 
-class Mask:
-    """
-    Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it through. Query i has
-    position p = i, or with align="bottom-right", and over a cache, i plus key length minus query length; key j has
-    position j. A mask keeps its arrays alive.
+def _checked(kind: str, name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]: ...
 
-    >>> import qkv
-    >>> qkv.Mask.causal() & qkv.Mask.window(2, 0)
-    qkv.Mask.causal() & qkv.Mask.window(2, 0)
-    >>> qkv.Mask.lengths([3, 5])
-    qkv.Mask.lengths(...)
-    """
+def _parts(kind: str, name: str, operand: object) -> tuple[tuple[str, tuple[Any, ...]], ...]: ...
 
-    __array_ufunc__: None = None
+class _CompiledMask:
+    def __init__(self, mask: object, threads: int | None) -> None: ...
 
-    def __repr__(self) -> str: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def __getstate__(self) -> tuple[Any, ...]: ...
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None: ...
-
-    def __and__(self, other: Mask) -> Mask: ...
-
-    def __rand__(self, other: Mask) -> Mask: ...
-
-    def compiled(self, threads: int = 0) -> Mask:
-        """
-        The same mask with its boolean arrays and document ids read once, for use in many calls: they must not change afterwards.
-        """
-
-    @staticmethod
-    def causal(align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
-        """Keys j <= p."""
-
-    @staticmethod
-    def window(left: int, right: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
-        """Keys p - left <= j <= p + right; -1 leaves that side open."""
-
-    @staticmethod
-    def dilated(left: int, right: int, step: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
-        """
-        Keys p - left * step <= j <= p + right * step with p - j divisible by step; -1 leaves that side open.
-        """
-
-    @staticmethod
-    def chunks(size: int, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
-        """Keys of its own chunk: j / size = p / size, rounded down."""
-
-    @staticmethod
-    def prefix(counts: ArrayOrSequence, align: Literal['top-left', 'bottom-right'] | None = None) -> Mask:
-        """
-        Keys j < counts[sequence] or j <= p: a prefix visible to all queries, causal after it. counts: int32 or int64 [batch].
-        """
-
-    @staticmethod
-    def lengths(counts: ArrayOrSequence) -> Mask:
-        """Keys j < counts[sequence]. counts: int32 or int64 [batch]."""
-
-    @staticmethod
-    def documents(query_ids: ArrayOrSequence, key_ids: ArrayOrSequence | None = None) -> Mask:
-        """
-        Keys of the query's own document: ids are equal. query_ids: int32 or int64 [batch, length], packed [tokens]. key_ids: int32 or int64 [batch, length], packed [tokens].
-        """
-
-    @staticmethod
-    def boolean(visible: ArrayOrSequence) -> Mask:
-        """
-        Keys where visible is true. visible: bool or uint8, 0 = hidden, broadcastable to [batch, heads, q_len, k_len].
-        """
-
-class Bias:
-    """
-    What is added to the logits after scale and soft cap; biases combine by ``+``: at most four arrays and four tables. A bias keeps its arrays alive.
-    """
-
-    __array_ufunc__: None = None
-
-    def __repr__(self) -> str: ...
-
-    def __getstate__(self) -> tuple[Any, ...]: ...
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None: ...
-
-    def __add__(self, other: Bias) -> Bias: ...
-
-    def __radd__(self, other: Bias) -> Bias: ...
-
-    @staticmethod
-    def view(values: Array) -> Bias:
-        """
-        An array that is added: float32 (float64 for float64 inputs), broadcastable to [batch, heads, q_len, k_len]. It follows IEEE arithmetic; to hide a key, use a mask.
-        """
-
-    @staticmethod
-    def alibi(slopes: Array) -> Bias:
-        """
-        ``-slope * |p - j|``; slopes: float32 [heads] or [batch, heads] (Press et al., 2021).
-        """
-
-    @staticmethod
-    def t5(table: Array, bidirectional: bool = True, max_distance: int = 128) -> Bias:
-        """
-        T5's relative positions: the number of the head and of the bucket of ``j - p``; table [buckets, heads] (Raffel et al., 2020).
-        """
-
-    @staticmethod
-    def clipped(table: Array) -> Bias:
-        """
-        Relative positions up to a distance n: bucket ``clamp(j - p, -n, n) + n``; table [2 n + 1, heads].
-        """
-
-    @staticmethod
-    def shaw(table: Array) -> Bias:
-        """
-        ``scale * (q . table[bucket])`` with the buckets of :meth:`clipped`; table [2 n + 1, head_dim] (Shaw et al., 2018).
-        """
-
-    @staticmethod
-    def swin(table: Array, height: int, width: int) -> Bias:
-        """
-        Relative places in a window of height x width cells; table [(2 height - 1) (2 width - 1), heads] (Liu et al., 2021).
-        """
-
-class Score:
-    """
-    How a query and a key become one number; "scaled_dot" and "dot" are names of the two without parameters.
-    """
-
-    __array_ufunc__: None = None
-
-    def __repr__(self) -> str: ...
-
-    def __getstate__(self) -> tuple[Any, ...]: ...
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None: ...
-
-    @staticmethod
-    def additive(w_query: Array, w_key: Array, v: Array) -> Score:
-        """
-        ``v . tanh(w_query q + w_key k)``: w_query [hidden, query size], w_key [hidden, key size], v [hidden] (Bahdanau et al., 2014). Default scale 1.
-        """
-
-    @staticmethod
-    def concat(w: Array, v: Array) -> Score:
-        """
-        ``v . tanh(w [q; k])``: w [hidden, query size + key size], v [hidden] (Luong et al., 2015). Default scale 1.
-        """
-
-    @staticmethod
-    def bilinear(w: Array) -> Score:
-        """
-        ``q^T w k``: w [query size, key size] (Luong et al., 2015). Default scale 1.
-        """
-
-def attention(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0, out: Array | None = None, want: Sequence[str | tuple[str, object]] = ()) -> Any:
+@overload
+def attention(query: ArrayT, key: Array, value: Array, *, return_lse: Literal[False] = False, out: Array | None = None, **options: Unpack[AttentionOptions]) -> ArrayT:
     """
     Exact attention in one fused pass.
 
@@ -183,12 +42,9 @@ def attention(query: Array, key: Array, value: Array, *, mask: Mask | Array | Li
     the results are of query's kind. float32, float64, bfloat16 or float16, the same for query, key and value; any strides
     with a last one of 1.
 
-    scale: 1/sqrt(head_dim) unless given (1 for "dot"). soft_cap: ``cap * tanh(logits / cap)``, 0: off. dropout needs a seed.
-    sinks: [heads], each head's logit of one more key without a value. precision "reduced": products in bf16 where this CPU
-    has them. memory_limit: bytes besides inputs and outputs, kept by fewer threads, or ValueError. threads: 0 for the
-    process's number. out: where the output goes, of query's type or float32. want: optional outputs, given back after the
-    output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy", "self_weight", "previous_weight",
-    "received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
+    return_lse: gives (out, log-sum-exp [..., heads, q_len]). out: where the output goes, of query's type or float32. The
+    other options are those of qkv.options.AttentionOptions: mask, bias, scale, soft_cap, score, dropout and seed, sinks,
+    offsets_query and offsets_key, block_table, precision, memory_limit, threads.
 
     A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
 
@@ -201,7 +57,25 @@ def attention(query: Array, key: Array, value: Array, *, mask: Mask | Array | Li
     array([[2., 3.]], dtype=float32)
     """
 
-def merge_attention(out: Array, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) -> tuple[Any, Any]:
+@overload
+def attention(query: ArrayT, key: Array, value: Array, *, return_lse: Literal[True], out: Array | None = None, **options: Unpack[AttentionOptions]) -> tuple[ArrayT, ArrayT]: ...
+
+def attention_stats(query: ArrayT, key: Array, value: Array, **options: Unpack[StatsOptions]) -> AttentionStats[ArrayT]:
+    """
+    attention(), and what it saw: the output, the log-sum-exp and the statistics that are asked for.
+
+    These are named as in qkv.options.StatsOptions: entropy=True, top_keys=4, block_weights=(8, 8) ... Only weights and logits
+    need a matrix of q_len x k_len.
+
+    >>> import numpy, qkv
+    >>> x = numpy.zeros((1, 4, 2), "f")
+    >>> qkv.attention_stats(x, x, x, mask="causal", entropy=True).entropy.round(3)
+    array([[0.   , 0.693, 1.099, 1.386]], dtype=float32)
+    """
+
+def _tensor_stats(query: ArrayT, key: ArrayT, value: ArrayT, **keywords: Any) -> AttentionStats[ArrayT]: ...
+
+def merge_attention(out: ArrayT, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) -> tuple[ArrayT, ArrayT]:
     """
     Joins two results over disjoint keys into new arrays (out, log_sum_exp): attention to all keys at once.
 
@@ -227,23 +101,22 @@ def dropout_mask(shape: Sequence[int], p: float, seed: int, first: Sequence[int]
     array([[[ True,  True,  True,  True]]])
     """
 
-def attention_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0, want: Sequence[str] = ('query', 'key', 'value')) -> tuple[Any, ...]:
+def attention_backward(query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, parameters: bool = False, **options: Unpack[AttentionOptions]) -> AttentionGradients[ArrayT]:
     """
     Gradients of attention, recomputed tile by tile: no matrix of q_len x k_len.
 
-    out and log_sum_exp as attention() gave them for these arguments; grad_out like out. want: "query", "key", "value",
-    "sinks", "w_query", "w_key" and "v" (of a score), an array each; "bias", "alibi_slopes", "tables", a list each, in the
-    order in which the bias was summed.
+    out and log_sum_exp as attention() gave them for these arguments; grad_out like out. parameters: also those of sinks,
+    biases and a score.
 
     >>> import numpy, qkv
     >>> x = numpy.ones((2, 2), "f")
-    >>> out, lse = qkv.attention(x, x, x, want=("log_sum_exp",))
-    >>> qkv.attention_backward(x, x, x, out, lse, x, want=("value",))[0]
+    >>> out, lse = qkv.attention(x, x, x, return_lse=True)
+    >>> qkv.attention_backward(x, x, x, out, lse, x).value
     array([[1., 1.],
            [1., 1.]], dtype=float32)
     """
 
-def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> tuple[Any, Any]:
+def attention_jvp(query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, **options: Unpack[AttentionOptions]) -> tuple[ArrayT, ArrayT]:
     """
     How out and log_sum_exp move when query, key and value move along tangents (forward mode).
 
@@ -252,102 +125,30 @@ def attention_jvp(query: Array, key: Array, value: Array, out: Array, log_sum_ex
 
     >>> import numpy, qkv
     >>> x = numpy.ones((2, 2), "f")
-    >>> out, lse = qkv.attention(x, x, x, want=("log_sum_exp",))
+    >>> out, lse = qkv.attention(x, x, x, return_lse=True)
     >>> qkv.attention_jvp(x, x, x, out, lse, tangent_value=3 * x)[0]
     array([[3., 3.],
            [3., 3.]], dtype=float32)
     """
 
-def attention_double_backward(query: Array, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> tuple[Any, Any, Any, Any]:
+def attention_double_backward(query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, **options: Unpack[AttentionOptions]) -> tuple[ArrayT, ArrayT, ArrayT, ArrayT]:
     """
     Gradients with respect to query, key, value and grad_out of ``<tangent_query, dq> + <tangent_key, dk> + <tangent_value, dv>``, where dq, dk and dv are those of attention_backward(). For the options of attention_jvp().
     """
 
-def _tensor_attention(query: Array, key: Array, value: Array, rest: tuple[Any, ...], plain: tuple[Any, ...], log_sum_exp: bool, weights: bool, threads: int) -> tuple[Any, ...]: ...
+def _attend(query: Array, key: Array, value: Array, options: dict[str, Any]) -> Any: ...
 
-def _tensor_backward(grad_out: Array, saved: tuple[Any, ...], plain: tuple[Any, ...], needs: tuple[bool, ...], threads: int) -> tuple[Any, ...]: ...
+def _is_watched(tensor: Array) -> bool: ...
 
-def _tensor_jvp(tangents: tuple[Any, ...], saved: tuple[Any, ...], plain: tuple[Any, ...], threads: int) -> Any: ...
+def _tensor_attention(query: Array, key: Array, value: Array, options: dict[str, Any], count: int) -> tuple[Any, ...]: ...
 
-def _tensor_double_backward(tangents: tuple[Any, ...], grad_out: Array, saved: tuple[Any, ...], plain: tuple[Any, ...], threads: int) -> tuple[Any, ...]: ...
+def _tensor_backward(grad_out: Array, saved: tuple[Any, ...], options: dict[str, Any], needs: tuple[bool, ...]) -> tuple[Any, ...]: ...
 
-def _plain_attention(query: Any, key: Any, value: Any, plain: tuple[Any, ...]) -> Any: ...
+def _tensor_jvp(tangents: tuple[Any, ...], saved: tuple[Any, ...], options: dict[str, Any]) -> Any: ...
 
-def _plain_forward(query: Any, key: Any, value: Any, plain: tuple[Any, ...]) -> Any: ...
+def _tensor_double_backward(tangents: tuple[Any, ...], grad_out: Array, saved: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]: ...
 
-def _plain_backward(grad_out: Any, saved: tuple[Any, ...], plain: tuple[Any, ...], needs: tuple[bool, ...]) -> Any: ...
-
-class Plan:
-    """What a call of attention() would do."""
-
-    @property
-    def kernel(self) -> str:
-        """"prefill", "decode", "prefill and decode" or "none"."""
-
-    @property
-    def target(self) -> str:
-        """The CPU instructions."""
-
-    @property
-    def threads(self) -> int:
-        """Threads that have work to do."""
-
-    @property
-    def workspace(self) -> int:
-        """Bytes besides inputs and outputs."""
-
-    @property
-    def tiles(self) -> int:
-        """Tiles of all heads."""
-
-    @property
-    def skipped_tiles(self) -> int:
-        """Of these, those that are never computed: no query sees a key in them."""
-
-    @property
-    def operations(self) -> float:
-        """Multiplications and additions in the tiles that are computed."""
-
-    @property
-    def bytes(self) -> float:
-        """Of inputs and outputs, each once."""
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Why this is not the fastest possible path, one line each."""
-
-    def __repr__(self) -> str: ...
-
-class Receipt:
-    """How exact an output is."""
-
-    @property
-    def rows(self) -> int:
-        """Rows that were recomputed."""
-
-    @property
-    def worst_error(self) -> float:
-        """The largest ``|out - exact|`` over their elements."""
-
-    @property
-    def largest_value(self) -> float:
-        """The largest ``|exact|``, to set the error beside."""
-
-    @property
-    def sequence(self) -> int:
-        """Of the worst error."""
-
-    @property
-    def head(self) -> int:
-        """Of the worst error."""
-
-    @property
-    def query(self) -> int:
-        """Of the worst error."""
-
-    def __repr__(self) -> str: ...
-
-def plan(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> Plan:
+def plan(query: Array, key: Array, value: Array, **options: Unpack[AttentionOptions]) -> Plan:
     """
     What attention() with these arguments would do, before anything runs.
 
@@ -357,7 +158,7 @@ def plan(query: Array, key: Array, value: Array, *, mask: Mask | Array | Literal
     'prefill'
     """
 
-def verify(query: Array, key: Array, value: Array, out: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0, rows: int = 64, rows_seed: int = 1) -> Receipt:
+def verify(query: Array, key: Array, value: Array, out: Array, *, rows: int = 64, rows_seed: int = 1, **options: Unpack[AttentionOptions]) -> Receipt:
     """
     Recomputes some rows of an output of attention() in double precision, by plain loops.
 
@@ -403,7 +204,7 @@ class KeyValueCache:
     def lengths(self) -> numpy.typing.NDArray[numpy.int32]:
         """Cached keys of each sequence (a copy)."""
 
-    def attention(self, query: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = None, soft_cap: float = 0.0, score: Score | Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = None, block_table: ArrayOrSequence | None = None, precision: Literal['exact', 'reduced'] = 'exact', memory_limit: int | None = None, threads: int = 0) -> Any:
+    def attention(self, query: ArrayT, **options: Unpack[AttentionOptions]) -> ArrayT:
         """
         attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, heads, q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i.
         """
@@ -426,7 +227,7 @@ class _Tokenizer:
 class _Embedder:
     def __init__(self, folder: str, weights: str) -> None: ...
 
-    def embed(self, texts: Iterable[str], threads: int, progress: Callable[[int, int], object] | None, prompt: str | None, max_length: int | None) -> numpy.typing.NDArray[numpy.float32]: ...
+    def embed(self, texts: Iterable[str], threads: int | None, progress: Callable[[int, int], object] | None, prompt: str | None, max_length: int | None) -> numpy.typing.NDArray[numpy.float32]: ...
 
     def tokenizer(self) -> _Tokenizer: ...
 
@@ -439,7 +240,7 @@ class _Embedder:
 class _Bert:
     def __init__(self, folder: str) -> None: ...
 
-    def forward(self, ids: Sequence[int], types: Sequence[int], lengths: Sequence[int], threads: int) -> numpy.typing.NDArray[numpy.float32]: ...
+    def forward(self, ids: Sequence[int], types: Sequence[int], lengths: Sequence[int], threads: int | None) -> numpy.typing.NDArray[numpy.float32]: ...
 
 class _Translator:
     def __init__(self, folder: str, storage: str) -> None: ...
@@ -460,8 +261,8 @@ class MultiHeadAttention:
     Many attentions side by side: project to heads, attend, merge, project out.
 
     Parameters and results are those of torch.nn.MultiheadAttention, but for masks, which are qkv's (True may attend), and
-    for rows that see no key, which are 0 before the output projection. Sizes of 0 are those of model_dim, kv_heads those of
-    heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
+    for rows that see no key, which are 0 before the output projection. Sizes that are not given are those of model_dim, kv_heads that
+    of heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
 
     >>> import numpy, qkv
     >>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
@@ -471,7 +272,7 @@ class MultiHeadAttention:
     ['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']
     """
 
-    def __init__(self, *, model_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, key_input_dim: int = 0, value_input_dim: int = 0, out_dim: int = 0, bias_kv: bool = False, zero_attention: bool = False, scheme: Literal['packed', 'per_head', 'two_stage'] = 'packed', seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, model_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, key_input_dim: int | None = None, value_input_dim: int | None = None, out_dim: int | None = None, bias_kv: bool = False, zero_attention: bool = False, scheme: Literal['packed', 'per_head', 'two_stage'] = 'packed', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -496,7 +297,7 @@ class MultiHeadAttention:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int | None = None, save: bool = False) -> Any:
         """
         query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward().
         """
@@ -513,7 +314,7 @@ class Encoder:
     (16, 8)
     """
 
-    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -538,7 +339,7 @@ class Encoder:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, int32 [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
@@ -553,7 +354,7 @@ class Decoder:
     (1, 2, 8)
     """
 
-    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -578,7 +379,7 @@ class Decoder:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, memory: Array, *, mask: Mask | Array | Literal['causal'] | None = None, bias: Bias | None = None, memory_mask: Mask | Array | Literal['causal'] | None = None, memory_bias: Bias | None = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x and memory as in Encoder.forward(). mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_x, grad_memory).
         """
@@ -595,7 +396,7 @@ class Transformer:
     (1, 2, 8)
     """
 
-    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int = 0, head_dim: int = 0, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, encoder_layers: int = 6, decoder_layers: int = 6, final_norms: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, encoder_layers: int = 6, decoder_layers: int = 6, final_norms: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -620,7 +421,7 @@ class Transformer:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, source: Array, target: Array, *, source_mask: Mask | Array | Literal['causal'] | None = None, source_bias: Bias | None = None, target_mask: Mask | Array | Literal['causal'] | None = None, target_bias: Bias | None = None, memory_mask: Mask | Array | Literal['causal'] | None = None, memory_bias: Bias | None = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_source, grad_target).
         """
@@ -630,7 +431,7 @@ class Rnn:
     ``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990).
     """
 
-    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, activation: Literal['tanh', 'relu'] = 'tanh', seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, activation: Literal['tanh', 'relu'] = 'tanh', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -655,7 +456,7 @@ class Rnn:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
@@ -671,7 +472,7 @@ class Lstm:
     ((2, 5, 4), (1, 2, 4))
     """
 
-    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -696,7 +497,7 @@ class Lstm:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
@@ -706,7 +507,7 @@ class Gru:
     Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014); reset: where the reset gate is applied, torch's after_product.
     """
 
-    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, reset: Literal['after_product', 'before_product'] = 'after_product', seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, reset: Literal['after_product', 'before_product'] = 'after_product', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -731,7 +532,7 @@ class Gru:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
@@ -747,7 +548,7 @@ class Conv1d:
     (1, 3, 3)
     """
 
-    def __init__(self, *, in_channels: int, out_channels: int, kernel: int = 1, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, bias: bool = True, causal: bool = False, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, in_channels: int, out_channels: int, kernel: int = 1, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, bias: bool = True, causal: bool = False, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -772,7 +573,7 @@ class Conv1d:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
         """
@@ -786,7 +587,7 @@ class Conv2d:
     (1, 4, 5, 2)
     """
 
-    def __init__(self, *, in_channels: int, out_channels: int, kernel: int | tuple[int, int] = 1, stride: int | tuple[int, int] = 1, padding: int | tuple[int, int] = 0, dilation: int | tuple[int, int] = 1, groups: int = 1, bias: bool = True, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, in_channels: int, out_channels: int, kernel: int | tuple[int, int] = 1, stride: int | tuple[int, int] = 1, padding: int | tuple[int, int] = 0, dilation: int | tuple[int, int] = 1, groups: int = 1, bias: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -811,17 +612,17 @@ class Conv2d:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
 
 class Pool1d:
     """
-    The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels last. stride 0: kernel.
+    The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels last. stride: kernel unless given.
     """
 
-    def __init__(self, *, kernel: int, pooling: Literal['max', 'average'] = 'max', stride: int = 0, padding: int = 0) -> None: ...
+    def __init__(self, *, kernel: int, pooling: Literal['max', 'average'] = 'max', stride: int | None = None, padding: int = 0) -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -846,17 +647,17 @@ class Pool1d:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
         """
 
 class Pool2d:
     """
-    The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels last. stride 0: kernel.
+    The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels last. stride: kernel unless given.
     """
 
-    def __init__(self, *, kernel: int | tuple[int, int], pooling: Literal['max', 'average'] = 'max', stride: int | tuple[int, int] = 0, padding: int | tuple[int, int] = 0) -> None: ...
+    def __init__(self, *, kernel: int | tuple[int, int], pooling: Literal['max', 'average'] = 'max', stride: int | tuple[int, int] | None = None, padding: int | tuple[int, int] = 0) -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -881,7 +682,7 @@ class Pool2d:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
@@ -899,7 +700,7 @@ class BatchNorm:
     [[-1.0, -1.0], [1.0, 1.0]]
     """
 
-    def __init__(self, *, dim: int, epsilon: float = 1e-05, momentum: float = 0.1, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, dim: int, epsilon: float = 1e-05, momentum: float = 0.1, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -924,7 +725,7 @@ class BatchNorm:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, training: bool = False, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, x: Array, *, training: bool = False, threads: int | None = None, save: bool = False) -> Any:
         """
         x [..., dim]. training: by mean and variance of these rows, two at least, which move the running ones; else by the running ones. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
@@ -943,7 +744,7 @@ class PatchEmbedding:
     (1, 7, 8)
     """
 
-    def __init__(self, *, dim: int, patch: int | tuple[int, int], grid: int | tuple[int, int], channels: int = 3, seed: int = 0, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
+    def __init__(self, *, dim: int, patch: int | tuple[int, int], grid: int | tuple[int, int], channels: int = 3, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
@@ -968,7 +769,7 @@ class PatchEmbedding:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, pictures: Array, *, threads: int = 0, save: bool = False) -> Any:
+    def forward(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> Any:
         """
         pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no gradient.
         """
@@ -976,9 +777,9 @@ class PatchEmbedding:
 class _Vit:
     def __init__(self, folder: str) -> None: ...
 
-    def forward(self, pictures: Array, threads: int) -> Any: ...
+    def forward(self, pictures: Array, threads: int | None) -> Any: ...
 
-    def logits(self, pictures: Array, threads: int) -> Any: ...
+    def logits(self, pictures: Array, threads: int | None) -> Any: ...
 
     def labels(self) -> list[str]: ...
 
@@ -989,7 +790,7 @@ class _PictureClassifier:
 
     def process(self, picture: Array) -> Any: ...
 
-    def classify(self, picture: str | Array, top: int, threads: int) -> list[tuple[str, float]]: ...
+    def classify(self, picture: str | Array, top: int, threads: int | None) -> list[tuple[str, float]]: ...
 
 class _Explained:
     def title(self) -> str: ...
@@ -1013,8 +814,10 @@ def _compare(out: str, progress: Callable[[dict[str, Any]], object] | None, **ke
 def threads() -> int:
     """Threads used when a call does not name a number."""
 
-def set_threads(count: int) -> None:
-    """Sets the number of threads of the process; 0 returns to the default."""
+def set_threads(count: int | None) -> None:
+    """
+    Sets the number of threads of the process; None returns to the default.
+    """
 
 def selected_target() -> str:
     """The CPU target that the kernels run on."""

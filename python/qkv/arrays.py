@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 
 class Array(Protocol):
@@ -12,4 +12,5 @@ class Array(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
+ArrayT = TypeVar("ArrayT", bound=Array)  # results are of the kind of the query
 ArrayOrSequence: TypeAlias = "Array | Sequence[Any]"  # whole numbers or bools: lists of them as well

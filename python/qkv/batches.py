@@ -35,7 +35,7 @@ class _Batches:
         column: str = "text",
         into: str | None = None,
         target: str | None = None,
-        threads: int = 0,
+        threads: int | None = None,
     ) -> None:
         self.folder = os.fspath(folder)
         self.column = column
@@ -130,7 +130,7 @@ class Embed(_Batches):
 
     Embeddings are float32: FixedSizeList in pyarrow and pandas, in a dict a matrix for an array and a list of rows for a
     list (with nulls an array of objects). The same numbers for any partition, worker or retry: target, this machine's
-    unless given, is the CPU target that every worker uses, and one that lacks it refuses. threads: 0 for those that the
+    unless given, is the CPU target that every worker uses, and one that lacks it refuses. threads: None for those that the
     engine grants (OMP_NUM_THREADS). weights as Embedder() has them; prompt, prompt_name, normalize_embeddings and
     truncate_dim as encode() has them.
     """
@@ -144,7 +144,7 @@ class Embed(_Batches):
         column: str = "text",
         into: str | None = None,
         target: str | None = None,
-        threads: int = 0,
+        threads: int | None = None,
         *,
         prompt_name: str | None = None,
         prompt: str | None = None,
@@ -189,7 +189,7 @@ class Translate(_Batches):
         column: str = "text",
         into: str | None = None,
         target: str | None = None,
-        threads: int = 0,
+        threads: int | None = None,
         *,
         beams: int | None = None,
         max_length: int | None = None,

@@ -33,13 +33,13 @@ class Embedder:
         folder: str | os.PathLike[str],
         *,
         weights: str = "f32",
-        threads: int = 0,
+        threads: int | None = None,
         max_seq_length: int | None = None,
     ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
         weights: how the layers' matrices are kept, "f32", "bf16" or "int8": in fewer bits they take less memory and are
-        less accurate; int8 is faster on x86. threads: 0 for the process's number. max_seq_length: tokens of a text that
+        less accurate; int8 is faster on x86. threads: None for the process's number. max_seq_length: tokens of a text that
         are read, as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for
         steps that are not supported; OSError if it cannot be read.
         """
@@ -213,7 +213,7 @@ class Embedder:
     def __repr__(self) -> str:
         return f"Embedder({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
 
-    def _token_embeddings(self, texts: Any, prompt: str | None, batch_size: int, threads: int) -> list[Vectors]:
+    def _token_embeddings(self, texts: Any, prompt: str | None, batch_size: int, threads: int | None) -> list[Vectors]:
         if prompt is None:
             prompt = self._prompts().get(self._config().get("default_prompt_name") or "", "")
         tokenizer, model = self.tokenizer, self._core.model()

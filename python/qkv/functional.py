@@ -44,23 +44,17 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         attn_mask = _mask_of(attn_mask, query)
     mask, bias = (attn_mask, None) if _type_of(attn_mask) == "bool" else (None, attn_mask)
+    options: dict[str, Any] = {"mask": "causal" if is_causal else mask, "bias": bias, "scale": scale}
+    if dropout_p:
+        options["dropout"] = dropout_p
     if all(_is_tensor(each) for each in (query, key, value)):
         from .torch import attention
 
-        given = () if bias is None else (bias,)
-        causal = "top-left" if is_causal else None
-        return attention(query, key, value, mask=mask, bias=given, causal=causal, scale=scale, dropout=dropout_p)
-    options: dict[str, Any] = {"scale": scale, "dropout": dropout_p}
+        return attention(query, key, value, **options)
     if dropout_p:
         import random  # it takes long to import
 
         options["seed"] = random.getrandbits(64)
-    if is_causal:
-        options["mask"] = _qkv.Mask.causal()
-    elif mask is not None:
-        options["mask"] = _qkv.Mask.boolean(mask)
-    elif bias is not None:
-        options["bias"] = _qkv.Bias.view(bias)
     return _qkv.attention(query, key, value, **options)
 
 

@@ -19,7 +19,7 @@ def compare(
     *,
     tasks: Sequence[str] | None = None,
     models: Sequence[str] | None = None,
-    seed: int = 1,
+    seed: int | None = None,
     quick: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:

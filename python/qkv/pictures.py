@@ -30,7 +30,7 @@ class Vit:
     (1, 10)
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, threads: int = 0) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
         """Reads config.json and model.safetensors; FormatError for a folder that breaks a rule, OSError if it cannot."""
         self.folder = folder
         self.threads = threads
@@ -71,7 +71,7 @@ class PictureClassifier:
     '7'
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, threads: int = 0) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
         """Reads what Vit reads, and preprocessor_config.json."""
         self.folder = folder
         self.threads = threads
@@ -104,9 +104,9 @@ def classify(
     return [classifier.classify(picture, top) for picture in pictures]
 
 
-def _make_vit(folder: str | os.PathLike[str], threads: int) -> Vit:
+def _make_vit(folder: str | os.PathLike[str], threads: int | None) -> Vit:
     return Vit(folder, threads=threads)
 
 
-def _make_classifier(folder: str | os.PathLike[str], threads: int) -> PictureClassifier:
+def _make_classifier(folder: str | os.PathLike[str], threads: int | None) -> PictureClassifier:
     return PictureClassifier(folder, threads=threads)

@@ -60,7 +60,7 @@ def explain(
     w_key: Array | None = None,
     w_value: Array | None = None,
     w_out: Array | None = None,
-    heads: int = 0,
+    heads: int | None = None,
     scale: float | None = None,
     causal: bool = False,
     labels: list[str] | None = None,

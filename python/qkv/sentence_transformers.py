@@ -21,11 +21,11 @@ from .embedder import Embedder
 from .torch.whole import Float32Module
 
 
-def load(folder: str | os.PathLike[str], *, weights: str = "f32", threads: int = 0) -> SentenceTransformer:
+def load(folder: str | os.PathLike[str], *, weights: str = "f32", threads: int | None = None) -> SentenceTransformer:
     """The SentenceTransformer of a folder, for inference: encode, similarity, search and evaluation as always.
 
     The folder's prompts, similarity and normalisation are kept. weights and threads as qkv.Embedder() has them, which
-    raises FormatError, OSError, and ValueError for other weights; with threads=0, torch.get_num_threads() of them. In
+    raises FormatError, OSError, and ValueError for other weights; with threads=None, torch.get_num_threads() of them. In
     float32 on the CPU: half(), and other devices, are a TypeError.
     """
     embedder = Embedder(folder, weights=weights, threads=threads)

@@ -14,7 +14,8 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.masking_utils import sdpa_mask
 
-from .torch import attention
+from .options import AttentionOptions, Bias, Mask
+from .torch.layers import attended
 
 try:  # where models keep what they were asked for; many do not hand output_attentions down
     from transformers.utils.output_capturing import _active_collector as _wanted
@@ -77,42 +78,33 @@ def attention_forward(
                 'change the result; use attn_implementation="eager"'
             )
     q_len, k_len = query.shape[2], key.shape[2]
-    bias = [] if position_bias is None else [position_bias]
-    mask, causal, window = None, None, (-1, -1)
+    bias: Any = position_bias
+    mask: Any = None
     if attention_mask is None:
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
         if q_len > 1 and is_causal:
-            causal = "top-left" if q_len == k_len else "bottom-right"
-        if sliding_window is not None:
-            window = (sliding_window - 1, 0 if causal or q_len == 1 else sliding_window - 1)
-            if q_len == 1:
-                key, value, bias = _last(key, value, bias, sliding_window)
-                window = (-1, -1)
+            mask = Mask.causal("top-left" if q_len == k_len else "bottom-right")
+        if sliding_window is not None and q_len == 1:  # the keys that its window reaches: the last ones
+            key, value = key[:, :, -sliding_window:], value[:, :, -sliding_window:]
+            bias = None if bias is None else bias[..., -sliding_window:]
+        elif sliding_window is not None:
+            window = Mask.window(sliding_window - 1, 0 if is_causal else sliding_window - 1)
+            mask = window if mask is None else mask & window
     elif attention_mask.dtype == torch.bool:
         mask = attention_mask
     else:
-        bias.append(attention_mask)
+        bias = attention_mask if bias is None else Bias.view(bias) + Bias.view(attention_mask)
     if indices is not None:
         chosen = indices.new_zeros((*indices.shape[:2], k_len), dtype=torch.bool).scatter(-1, indices.long(), True)[:, None]
         mask = chosen if mask is None else mask & chosen
-    output_attentions = output_attentions or _are_weights_captured()
-    results = attention(
-        query,
-        key,
-        value,
-        mask=mask,
-        bias=bias,
-        causal=causal,
-        window=window,
-        documents=_documents(query, key, cu_seq_lens_q, cu_seq_lens_k),
-        scale=scaling,
-        soft_cap=softcap or 0.0,
-        dropout=dropout,
-        sinks=s_aux,
-        want=("weights",) if output_attentions else (),
-    )
-    out, weights = results if output_attentions else (results, None)
+    documents = _documents(query, key, cu_seq_lens_q, cu_seq_lens_k)
+    if documents is not None:
+        mask = Mask.documents(documents) if mask is None else Mask.documents(documents) & mask
+    options: AttentionOptions = {"mask": mask, "bias": bias, "scale": scaling, "sinks": s_aux, "soft_cap": softcap or 0.0}
+    if dropout:
+        options["dropout"] = dropout
+    out, weights = attended(query, key, value, output_attentions or _are_weights_captured(), options)
     return out.transpose(1, 2).contiguous(), weights
 
 
@@ -195,11 +187,6 @@ def _are_weights_captured() -> bool:
     if _wanted is None or torch.compiler.is_compiling():
         return False
     return any("attentions" in kind for kind in _wanted.get() or ())
-
-
-def _last(key: Tensor, value: Tensor, bias: list[Tensor], count: int) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """The keys that a single query's window reaches: the last ones."""
-    return key[:, :, -count:], value[:, :, -count:], [each[..., -count:] for each in bias]
 
 
 def _documents(query: Tensor, key: Tensor, starts: Tensor | None, key_starts: Tensor | None) -> Tensor | None:

@@ -49,10 +49,10 @@ class Translator:
     'De nada.'
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, storage: str = "f32", threads: int = 0) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, storage: str = "f32", threads: int | None = None) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, generation_config.json.
 
-        storage: how weights are kept, "f32", "bf16" or "int8". threads: 0 for the process's number. FormatError for a
+        storage: how weights are kept, "f32", "bf16" or "int8". threads: None for the process's number. FormatError for a
         folder that breaks a rule of its format; OSError if it cannot be read.
         """
         self.folder = folder
@@ -154,7 +154,7 @@ class Translator:
 _PIECE = 16  # texts between two words of progress; results do not depend on it
 
 
-def _make(folder: str | os.PathLike[str], storage: str, threads: int) -> Translator:
+def _make(folder: str | os.PathLike[str], storage: str, threads: int | None) -> Translator:
     return Translator(folder, storage=storage, threads=threads)
 
 

@@ -58,6 +58,12 @@ int take_count(nb::handle object, std::string_view name) {
   return static_cast<int>(std::clamp<std::int64_t>(take_whole(object, name), -1, std::numeric_limits<int>::max()));
 }
 
+int take_threads(nb::handle object) {
+  const int count = object.is_none() ? 0 : take_count(object, "threads");
+  if (count == 0 && !object.is_none()) throw std::invalid_argument("threads must be a number from 1, or None");
+  return count;
+}
+
 std::uint64_t take_seed(nb::handle object, std::string_view name) {
   const nb::object number = index_of(object, name);
   const unsigned long long value = PyLong_AsUnsignedLongLong(number.ptr());

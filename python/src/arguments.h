@@ -37,6 +37,8 @@ double take_number(nb::handle object, std::string_view name);
 std::int64_t take_whole(nb::handle object, std::string_view name);
 // Of threads: what an int cannot hold is as wrong as the largest one that it can.
 int take_count(nb::handle object, std::string_view name);
+// The same from 1; 0, the process's number, for None.
+int take_threads(nb::handle object);
 std::uint64_t take_seed(nb::handle object, std::string_view name);
 bool take_flag(nb::handle object, std::string_view name);
 std::string take_text(nb::handle object, std::string_view name);

@@ -193,20 +193,6 @@ void require_no_grad(nb::handle object, const TypeOfArrays& type, std::string_vi
   }
 }
 
-// Of a sequence an array of NumPy, int32 where its numbers fit; of anything else itself.
-nb::object array_of(nb::handle object, std::string_view name) {
-  if (!is_list(object)) return nb::borrow(object);
-  try {
-    const nb::module_ numpy = nb::module_::import_("numpy");
-    const nb::object array = numpy.attr("asarray")(object), narrow = array.attr("astype")("int32");
-    const bool is_whole = nb::cast<bool>(numpy.attr("issubdtype")(array.attr("dtype"), numpy.attr("integer")));
-    const bool fits = is_whole && nb::cast<bool>(numpy.attr("array_equal")(array, narrow));
-    return fits ? narrow : array;
-  } catch (nb::python_error&) {  // rows of different lengths, texts
-    refuse_type(object, name, "whole numbers or bools, in rows of one length");
-  }
-}
-
 Array require_type(Array array, nb::handle object, std::string_view name, bool fits, const char* wanted) {
   if (!fits) throw TypeError(fmt::format("{} must be {}, got {}", name, wanted, described(object)));
   return array;
@@ -225,6 +211,8 @@ bool requires_grad(nb::handle tensor) {
   if (!value.is_valid()) throw nb::python_error();
   return value.is(nb::bool_(true));
 }
+
+bool is_tensor(nb::handle object) { return type_of(object).exchange != nullptr; }
 
 bool view_tensor(nb::handle object, TensorView& view) {
   const TypeOfArrays& type = type_of(object);
@@ -293,8 +281,28 @@ Array take_dense(nb::handle object, std::string_view name) {
 
 Array take_values(nb::handle object, std::string_view name) {
   const TypeOfArrays& type = require_array(object, name);
-  const nb::object values = type.exchange ? nb::borrow(object) : nb::object(object.attr("detach")());
+  const bool is_itself = type.exchange || type.kind != Kind::torch;
+  const nb::object values = is_itself ? nb::borrow(object) : nb::object(object.attr("detach")());
   return require_floats(imported(values, type, name), object, name);
+}
+
+nb::object array_of(nb::handle object, std::string_view name) {
+  if (!is_list(object)) return nb::borrow(object);
+  try {
+    const nb::module_ numpy = nb::module_::import_("numpy");
+    const nb::object array = numpy.attr("asarray")(object), narrow = array.attr("astype")("int32");
+    const bool is_whole = nb::cast<bool>(numpy.attr("issubdtype")(array.attr("dtype"), numpy.attr("integer")));
+    const bool fits = is_whole && nb::cast<bool>(numpy.attr("array_equal")(array, narrow));
+    return fits ? narrow : array;
+  } catch (nb::python_error&) {  // rows of different lengths, texts
+    refuse_type(object, name, "whole numbers or bools, in rows of one length");
+  }
+}
+
+Array take_rows(nb::handle object, std::string_view name) {
+  Array array = take_values(object, name);
+  if (array.view.rank() == 0 || array.view.stride(-1) == 1 || array.kind != Kind::torch) return array;
+  return take_values(nb::object(object.attr("contiguous")()), name);
 }
 
 Array take_integers(nb::handle given, std::string_view name) {
@@ -328,6 +336,8 @@ WritableArray take_writable(nb::handle object, std::string_view name) {
   take_array(object, name);  // what is no array at all is refused as such
   throw std::invalid_argument(fmt::format("{} is read-only", name));
 }
+
+nb::object result_of(const char* name) { return nb::module_::import_("qkv.results").attr(name); }
 
 nb::object give_tensor(Tensor tensor, const MutableTensorView& view) {
   return exchange_of_torch->give(std::move(tensor), view);

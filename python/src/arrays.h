@@ -39,11 +39,15 @@ Array take_array(nb::handle object, std::string_view name);
 Array take_floats(nb::handle object, std::string_view name);
 // The same without gaps in its last dimension, ValueError otherwise.
 Array take_dense(nb::handle object, std::string_view name);
-// A list or another sequence, too, as NumPy reads it: of take_booleans() as well.
+// Of a list or another sequence an array of NumPy, int32 where its numbers fit; of anything else itself.
+nb::object array_of(nb::handle object, std::string_view name);
+// Lists, too.
 Array take_integers(nb::handle object, std::string_view name);
 Array take_booleans(nb::handle object, std::string_view name);
 // As take_floats(); of a tensor of torch that requires grad, its numbers.
 Array take_values(nb::handle object, std::string_view name);
+// As take_values(); of a tensor of torch whose last dimension has gaps, a copy without.
+Array take_rows(nb::handle object, std::string_view name);
 // ValueError for an array that is read-only.
 WritableArray take_writable(nb::handle object, std::string_view name);
 // Of an array that nobody has seen yet.
@@ -52,10 +56,13 @@ WritableArray take_new(const nb::object& object);
 // The numbers of a tensor of torch itself, no subclass, on the CPU, of a type that qkv has, and not lazily negated; for
 // anything else false, without a word.
 bool view_tensor(nb::handle object, TensorView& view);
+bool is_tensor(nb::handle object);  // of torch itself
 bool requires_grad(nb::handle tensor);
 
 // The tensor as an array of this kind, which owns it: no copy.
 nb::object give_array(Tensor tensor, Kind kind);
+// A class of qkv.results.
+nb::object result_of(const char* name);
 // The view, of the memory of `tensor`, as a tensor of torch. Some tensor must have been seen before.
 nb::object give_tensor(Tensor tensor, const MutableTensorView& view);
 

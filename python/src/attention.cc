@@ -23,38 +23,64 @@ Tensor empty_output(const TensorView& query, const TensorView& value) {
   return Tensor::uninitialized(shape, query.dtype());
 }
 
-nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
-  const Array q = take_dense(query, "query"), k = take_dense(key, "key"), v = take_dense(value, "value");
-  nb::object out = nb::none(), want;
-  CallOptions call = take_options("attention", keywords, [&](std::string_view name, nb::handle given) {
-    if (name == "out") {
-      out = nb::borrow(given);
-    } else if (name == "want") {
-      want = nb::borrow(given);
-    } else {
-      return false;
-    }
-    return true;
-  });
+struct Attended {
+  nb::object out = nb::none();
+  bool return_lse = false;
+  nb::dict extras{};  // by name, the log-sum-exp among them
+};
+
+// Of attention_stats(), or of attention().
+Attended attended(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords, bool of_stats,
+                  TakeFloats take_inputs = &take_dense, TakeFloats take = &take_floats) {
+  const Array q = take_inputs(query, "query"), k = take_inputs(key, "key"), v = take_inputs(value, "value");
+  Attended done;
+  Asked asked;
+  const CallOptions call = take_options(
+      of_stats ? "attention_stats" : "attention", keywords,
+      [&](std::string_view name, nb::handle given) {
+        if (of_stats) return ask(asked, name, given);
+        if (name == "return_lse") {
+          done.return_lse = take_flag(given, name);
+        } else if (name == "out") {
+          done.out = nb::borrow(given);
+        } else {
+          return false;
+        }
+        return true;
+      },
+      take);
   std::optional<Extras> extras;
   Tensor made;
   try {
-    if (want.is_valid()) extras.emplace(want, q.view, k.view, call);
-    if (out.is_none()) made = empty_output(q.view, v.view);
+    if (of_stats || done.return_lse) extras.emplace(asked, q.view, k.view, call);
+    if (done.out.is_none()) made = empty_output(q.view, v.view);
   } catch (const std::bad_alloc&) {
     plan(q.view, k.view, v.view, call.options);  // refuses what does not fit together
     throw;
   }
-  const WritableArray given = out.is_none() ? WritableArray{.view = made.view()} : take_writable(out, "out");
+  const WritableArray given = done.out.is_none() ? WritableArray{.view = made.view()} : take_writable(done.out, "out");
   run_released(most_operations(q.view, k.view), [&] {
     attention(q.view, k.view, v.view, given.view, call.options, extras ? extras->views() : AttentionExtras{});
   });
-  if (out.is_none()) out = give_array(std::move(made), q.kind);
-  if (!extras || extras->empty()) return out;
-  nb::list results;
-  results.append(out);
-  for (const nb::object& extra : extras->give(q.kind)) results.append(extra);
-  return nb::tuple(results);
+  if (done.out.is_none()) done.out = give_array(std::move(made), q.kind);
+  if (extras) done.extras = extras->give(q.kind);
+  return done;
+}
+
+nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
+  Attended done = attended(query, key, value, keywords, false);
+  return done.return_lse ? nb::object(nb::make_tuple(done.out, done.extras["log_sum_exp"])) : std::move(done.out);
+}
+
+nb::object stats_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
+  Attended done = attended(query, key, value, keywords, true);
+  return result_of("AttentionStats")(done.out, **done.extras);
+}
+
+// The same of tensors of torch, which may require gradients.
+nb::object tensor_stats_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
+  Attended done = attended(query, key, value, keywords, true, &take_rows, &take_rows);
+  return result_of("AttentionStats")(done.out, **done.extras);
 }
 
 nb::tuple merge(nb::handle out, nb::handle log_sum_exp, nb::handle other_out, nb::handle other_log_sum_exp) {
@@ -83,11 +109,11 @@ nb::object mask_of_dropout(nb::handle shape, nb::handle p, nb::handle seed, nb::
 }  // namespace
 
 void bind_attention(nb::module_& module) {
-  module.def("attention", &attention_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
-             nb::sig("def attention(query: Array, key: Array, value: Array, *, " QKV_CALL_KEYWORDS
-                     ", out: Array | None = None, want: collections.abc.Sequence[str | tuple[str, object]] = ()) -> "
-                     "typing.Any"),
-             R"(Exact attention in one fused pass.
+  module.def(
+      "attention", &attention_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
+      nb::sig("def attention(query: ArrayT, key: Array, value: Array, *, return_lse: typing.Literal[False] = False, "
+              "out: Array | None = None, " QKV_CALL_KEYWORDS ") -> ArrayT"),
+      R"(Exact attention in one fused pass.
 
 ``dropout(softmax(mask(cap(scale * score(query, key)) + bias))) value``
 
@@ -100,12 +126,9 @@ Arrays of NumPy (bfloat16 by ml_dtypes), torch, JAX or anything else with __dlpa
 the results are of query's kind. float32, float64, bfloat16 or float16, the same for query, key and value; any strides
 with a last one of 1.
 
-scale: 1/sqrt(head_dim) unless given (1 for "dot"). soft_cap: ``cap * tanh(logits / cap)``, 0: off. dropout needs a seed.
-sinks: [heads], each head's logit of one more key without a value. precision "reduced": products in bf16 where this CPU
-has them. memory_limit: bytes besides inputs and outputs, kept by fewer threads, or ValueError. threads: 0 for the
-process's number. out: where the output goes, of query's type or float32. want: optional outputs, given back after the
-output in a tuple: "log_sum_exp", "weights", "logits", "row_maximum", "entropy", "self_weight", "previous_weight",
-"received", ("top_keys", n), ("top_weights", n), ("block_weights", (r, c)), ("row_weights", rows).
+return_lse: gives (out, log-sum-exp [..., heads, q_len]). out: where the output goes, of query's type or float32. The
+other options are those of qkv.options.AttentionOptions: mask, bias, scale, soft_cap, score, dropout and seed, sinks,
+offsets_query and offsets_key, block_table, precision, memory_limit, threads.
 
 A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
 
@@ -117,10 +140,30 @@ a last stride other than 1, and an out that is read-only or shares memory with a
 >>> qkv.attention(query, key, numpy.array([[1, 2], [3, 4]], "f"))
 array([[2., 3.]], dtype=float32)
 )");
+  module.def("attention", &attention_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
+             nb::sig("def attention(query: ArrayT, key: Array, value: Array, *, return_lse: typing.Literal[True], "
+                     "out: Array | None = None, " QKV_CALL_KEYWORDS ") -> tuple[ArrayT, ArrayT]"));
+  module.def("attention_stats", &stats_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
+             nb::sig("def attention_stats(query: ArrayT, key: Array, value: Array, **options: "
+                     "typing_extensions.Unpack[StatsOptions]) -> AttentionStats[ArrayT]"),
+             R"(attention(), and what it saw: the output, the log-sum-exp and the statistics that are asked for.
+
+These are named as in qkv.options.StatsOptions: entropy=True, top_keys=4, block_weights=(8, 8) ... Only weights and logits
+need a matrix of q_len x k_len.
+
+>>> import numpy, qkv
+>>> x = numpy.zeros((1, 4, 2), "f")
+>>> qkv.attention_stats(x, x, x, mask="causal", entropy=True).entropy.round(3)
+array([[0.   , 0.693, 1.099, 1.386]], dtype=float32)
+)");
+
+  module.def("_tensor_stats", &tensor_stats_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
+             nb::sig("def _tensor_stats(query: ArrayT, key: ArrayT, value: ArrayT, **keywords: typing.Any) -> "
+                     "AttentionStats[ArrayT]"));
 
   module.def("merge_attention", &merge, "out"_a, "log_sum_exp"_a, "other_out"_a, "other_log_sum_exp"_a,
-             nb::sig("def merge_attention(out: Array, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) "
-                     "-> tuple[typing.Any, typing.Any]"),
+             nb::sig("def merge_attention(out: ArrayT, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) "
+                     "-> tuple[ArrayT, ArrayT]"),
              R"(Joins two results over disjoint keys into new arrays (out, log_sum_exp): attention to all keys at once.
 
 ``m = max(lse, other_lse); out = (e^(lse - m) out + e^(other_lse - m) other_out) / (e^(lse - m) + e^(other_lse - m))``

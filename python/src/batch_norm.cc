@@ -20,7 +20,7 @@ nb::object forward_batch_norm(nb::handle self, nb::handle x, const nb::kwargs& g
   Keywords keywords("forward", given);
   bool save = false;
   keywords.read("training", call->training);
-  keywords.read("threads", call->threads);
+  keywords.read_threads(call->threads);
   keywords.read("save", save);
   keywords.finish();
   Tensor out;
@@ -69,7 +69,8 @@ not read. momentum: what the newest batch weighs in running_mean and running_var
       })
       .def(
           "forward", &forward_batch_norm, "x"_a, "keywords"_a,
-          nb::sig("def forward(self, x: Array, *, training: bool = False, threads: int = 0, save: bool = False) -> "
+          nb::sig("def forward(self, x: Array, *, training: bool = False, threads: int | None = None, save: bool = "
+                  "False) -> "
                   "typing.Any"),
           "x [..., dim]. training: by mean and variance of these rows, two at least, which move the running ones; else "
           "by the running ones. save: gives (out, saved), for backward(), which gives (grad_x,).");

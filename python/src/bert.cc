@@ -31,7 +31,7 @@ nb::object forward_bert(const TextEncoder& bert, nb::handle ids, nb::handle type
   const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
   const double operations =
       2 * static_cast<double>(batch.ids.size()) * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
-  const int count = static_cast<int>(take_whole(threads, "threads"));
+  const int count = take_threads(threads);
   Tensor hidden;
   run_released(operations, [&] { hidden = bert.forward(batch, {.threads = count}); });
   return give_array(std::move(hidden), Kind::numpy);
@@ -45,7 +45,7 @@ void bind_bert(nb::module_& module) {
       .def("forward", &forward_bert, "ids"_a, "types"_a, "lengths"_a, "threads"_a,
            nb::sig(
                "def forward(self, ids: collections.abc.Sequence[int], types: collections.abc.Sequence[int], lengths: "
-               "collections.abc.Sequence[int], threads: int) -> numpy.typing.NDArray[numpy.float32]"));
+               "collections.abc.Sequence[int], threads: int | None) -> numpy.typing.NDArray[numpy.float32]"));
 }
 
 }  // namespace qkv::python

@@ -8,10 +8,10 @@ namespace qkv::python {
 namespace nb = nanobind;
 
 void bind_errors(nb::module_& module);
+void bind_masks(nb::module_& module);
 void bind_attention(nb::module_& module);
 void bind_derivatives(nb::module_& module);
 void bind_tensors(nb::module_& module);
-void bind_plain_tensors(nb::module_& module);
 void bind_plan(nb::module_& module);
 void bind_cache(nb::module_& module);
 void bind_tokenizer(nb::module_& module);

@@ -39,8 +39,7 @@ void append(KeyValueCache& cache, nb::handle key, nb::handle value, nb::handle o
 
 nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs& keywords) {
   const Array q = take_dense(query, "query");
-  CallOptions call =
-      take_options("KeyValueCache.attention", keywords, [](std::string_view, nb::handle) { return false; });
+  CallOptions call = take_options("KeyValueCache.attention", keywords, {});
   if (call.options.block_table || call.options.offsets_key) {
     throw std::invalid_argument("KeyValueCache.attention: the cache has its own block_table and offsets_key");
   }
@@ -137,7 +136,7 @@ array([[[[1., 1.]]]], dtype=float32)
           "lengths", [](const KeyValueCache& cache) { return give_array(Tensor::copy(cache.lengths()), Kind::numpy); },
           nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Cached keys of each sequence (a copy).")
       .def("attention", &attend, "query"_a, "keywords"_a,
-           nb::sig("def attention(self, query: Array, *, " QKV_CALL_KEYWORDS ") -> typing.Any"),
+           nb::sig("def attention(self, query: ArrayT, " QKV_CALL_KEYWORDS ") -> ArrayT"),
            "attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, "
            "heads, q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i.");
 }

@@ -7,40 +7,43 @@
 
 #include "arguments.h"
 #include "attention/options/mask_kinds.h"
-#include "calls.h"
 #include "values.h"
 
 namespace qkv::python {
 namespace {
 
 // Whether a keyword is one of the common ones, which is then set.
-bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
+bool take_option(CallOptions& call, std::string_view key, nb::handle value, TakeFloats take) {
   AttentionOptions& options = call.options;
   const auto view = [&](Array array) {
     call.arrays.push_back(array);
     return array.view;
   };
+  const auto offsets = [&](TensorView& to, std::string_view ours, std::string_view other) {
+    if (to) throw std::invalid_argument(fmt::format("{} and {} are one argument: give one of them", ours, other));
+    to = view(take_integers(value, key));
+  };
   if (key == "mask") {
     options.mask = keep(take_mask(value, key), call.arrays);
   } else if (key == "bias") {
-    options.bias = keep(take_bias(value, key), call.arrays);
+    options.bias = keep(take_bias(value, key, take), call.arrays);
   } else if (key == "scale") {
     options.scale = take_number(value, key);
   } else if (key == "soft_cap") {
     options.soft_cap = take_number(value, key);
   } else if (key == "score") {
-    options.score = take_score(value, key, call.arrays);
+    options.score = keep(take_score(value, key, take), call.arrays);
   } else if (key == "dropout") {
     options.dropout.p = take_number(value, key);
   } else if (key == "seed") {
     options.dropout.seed = take_seed(value, key);
     call.has_seed = true;
   } else if (key == "sinks") {
-    options.sinks = view(take_floats(value, key));
-  } else if (key == "offsets_query") {
-    options.offsets_query = view(take_integers(value, key));
-  } else if (key == "offsets_key") {
-    options.offsets_key = view(take_integers(value, key));
+    options.sinks = view(take(value, key));
+  } else if (key == "offsets_query" || key == "cu_seqlens_q") {
+    offsets(options.offsets_query, "offsets_query", "cu_seqlens_q");
+  } else if (key == "offsets_key" || key == "cu_seqlens_k") {
+    offsets(options.offsets_key, "offsets_key", "cu_seqlens_k");
   } else if (key == "block_table") {
     options.block_table = view(take_integers(value, key));
   } else if (key == "precision") {
@@ -49,7 +52,8 @@ bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
   } else if (key == "memory_limit") {
     options.memory_limit = take_whole(value, key);
   } else if (key == "threads") {
-    options.threads = take_count(value, key);
+    options.threads = take_threads(value);
+    call.has_threads = true;
   } else {
     return false;
   }
@@ -58,8 +62,9 @@ bool take_option(CallOptions& call, std::string_view key, nb::handle value) {
 
 // None is the default of these.
 bool may_be_none(std::string_view key) {
-  constexpr std::string_view kNames[] = {"mask",          "bias",        "scale",       "seed",        "sinks",
-                                         "offsets_query", "offsets_key", "block_table", "memory_limit"};
+  constexpr std::string_view kNames[] = {"mask",         "bias",          "scale",        "seed",
+                                         "sinks",        "offsets_query", "offsets_key",  "cu_seqlens_q",
+                                         "cu_seqlens_k", "block_table",   "memory_limit", "threads"};
   return std::find(std::begin(kNames), std::end(kNames), key) != std::end(kNames);
 }
 
@@ -71,14 +76,13 @@ std::string hint_of(std::string_view key) {
 
 }  // namespace
 
-CallOptions take_options(const char* function, const nb::kwargs& keywords,
-                         const std::function<bool(std::string_view, nb::handle)>& own) {
+CallOptions take_options(const char* function, const nb::dict& keywords, const OwnKeywords& own, TakeFloats take) {
   CallOptions call{.options = {.score = Score::scaled_dot()}};
   for (const auto& [key, value] : keywords) {
     const std::string_view name = text_of(key, "a keyword");
-    if (own(name, value)) continue;
+    if (own && own(name, value)) continue;
     if (value.is_none() && may_be_none(name)) continue;
-    if (take_option(call, name, value)) continue;
+    if (take_option(call, name, value, take)) continue;
     throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'{}", function, name, hint_of(name)));
   }
   if (call.options.dropout.p != 0 && !call.has_seed) {

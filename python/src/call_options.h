@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "arrays.h"
-#include "calls.h"
 #include "qkv/attention.h"
+#include "values.h"
 
 namespace qkv::python {
 
@@ -17,25 +17,19 @@ namespace qkv::python {
 struct CallOptions {
   AttentionOptions options{};
   std::vector<Array> arrays{};
-  bool has_seed = false;
+  bool has_seed = false, has_threads = false;
 };
 
 // Reads all keywords: the common ones here, any other by `own`, which says whether it knows it. TypeError for a keyword
-// that nobody knows, as `function` got it.
-CallOptions take_options(const char* function, const nb::kwargs& keywords,
-                         const std::function<bool(std::string_view, nb::handle)>& own);
+// that nobody knows, as `function` got it. `take`: how arrays of floats are read.
+using OwnKeywords = std::function<bool(std::string_view, nb::handle)>;
+CallOptions take_options(const char* function, const nb::dict& keywords, const OwnKeywords& own,
+                         TakeFloats take = &take_floats);
 
 // Multiplications and additions of a call at most, as if nothing was masked.
 double most_operations(const TensorView& query, const TensorView& key);
 
 // The common keywords as stubs show them.
-#define QKV_CALL_KEYWORDS                                                                                             \
-  "mask: Mask | Array | typing.Literal['causal'] | None = None, bias: Bias | None = None, scale: float | None = "     \
-  "None, soft_cap: float = 0.0, score: "                                                                              \
-  "Score | typing.Literal['scaled_dot', 'dot'] = 'scaled_dot', dropout: float = 0.0, seed: int | None = None, "       \
-  "sinks: Array | None = None, offsets_query: ArrayOrSequence | None = None, offsets_key: ArrayOrSequence | None = "  \
-  "None, block_table: "                                                                                               \
-  "ArrayOrSequence | None = None, precision: typing.Literal['exact', 'reduced'] = 'exact', memory_limit: int | None " \
-  "= None, threads: int = 0"
+#define QKV_CALL_KEYWORDS "**options: typing_extensions.Unpack[AttentionOptions]"
 
 }  // namespace qkv::python

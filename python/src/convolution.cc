@@ -85,7 +85,7 @@ nb::object forward_convolution(nb::handle self, nb::handle x, const nb::kwargs& 
   Keywords keywords("forward", given);
   bool save = false;
   if constexpr (takes_sequences<Core>) keywords.read_offsets("offsets", call->offsets);
-  keywords.read("threads", call->threads);
+  keywords.read_threads(call->threads);
   keywords.read("save", save);
   keywords.finish();
   call->others = keywords.arrays();
@@ -106,8 +106,10 @@ nb::object forward_convolution(nb::handle self, nb::handle x, const nb::kwargs& 
 }
 
 constexpr const char* kForward1d =
-    "def forward(self, x: Array, *, offsets: Array | None = None, threads: int = 0, save: bool = False) -> typing.Any";
-constexpr const char* kForward2d = "def forward(self, x: Array, *, threads: int = 0, save: bool = False) -> typing.Any";
+    "def forward(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> "
+    "typing.Any";
+constexpr const char* kForward2d =
+    "def forward(self, x: Array, *, threads: int | None = None, save: bool = False) -> typing.Any";
 constexpr const char* kOf1d =
     "x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their "
     "offsets). save: gives (that, saved), for backward(), which gives (grad_x,).";
@@ -119,7 +121,7 @@ constexpr const char* kOf2d =
   " = 1, padding: " size " = 0, dilation: " size " = 1, groups: int = 1, bias: bool = True, "
 #define QKV_POOL_KEYWORDS(size)                                                                              \
   "def __init__(self, *, kernel: " size ", pooling: typing.Literal['max', 'average'] = 'max', stride: " size \
-  " = 0, padding: " size " = 0) -> None"
+  " | None = None, padding: " size " = 0) -> None"
 #define QKV_SIZE "int | tuple[int, int]"
 
 }  // namespace
@@ -149,13 +151,13 @@ Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel -
   add_layer<MaxOrMean1d>(
       module, "Pool1d", QKV_POOL_KEYWORDS("int"),
       "The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels "
-      "last. stride 0: kernel.",
+      "last. stride: kernel unless given.",
       read_pool<Pool1dConfig>)
       .def("forward", &forward_convolution<MaxOrMean1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
   add_layer<MaxOrMean2d>(
       module, "Pool2d", QKV_POOL_KEYWORDS(QKV_SIZE),
       "The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels "
-      "last. stride 0: kernel.",
+      "last. stride: kernel unless given.",
       read_pool<Pool2dConfig>)
       .def("forward", &forward_convolution<MaxOrMean2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
 }

@@ -26,7 +26,7 @@ double operations_of(const Embedder& embedder, std::span<const std::string> text
 nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads, nb::handle progress, nb::handle prompt,
                  nb::handle max_length) {
   const std::vector<std::string> all = take_texts(texts, "texts");
-  EmbedOptions options{.threads = take_count(threads, "threads")};
+  EmbedOptions options{.threads = take_threads(threads)};
   if (!max_length.is_none()) {
     const std::int64_t length = take_whole(max_length, "max_length");
     if (length < 1) throw std::invalid_argument("embed: max_length must be 1 or more");
@@ -66,7 +66,7 @@ void bind_embedder(nb::module_& module) {
           "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))
       .def(
           "embed", &embed, "texts"_a, "threads"_a, "progress"_a, "prompt"_a, "max_length"_a,
-          nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int, progress: "
+          nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int | None, progress: "
                   "collections.abc.Callable[[int, int], object] | None, prompt: str | None, max_length: int | None) -> "
                   "numpy.typing.NDArray[numpy.float32]"))
       .def(

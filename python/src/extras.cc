@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "arguments.h"
-#include "attention/call/output_kinds.h"
 
 namespace qkv::python {
 namespace {
@@ -24,10 +23,6 @@ std::int64_t longest(const TensorView& view, bool are_offsets) {
   return most;
 }
 
-constexpr std::int64_t kUsualTopKeys = 8;
-
-}  // namespace
-
 std::int64_t longest_keys(const TensorView& key, const AttentionOptions& options) {
   if (options.offsets_key) return longest(options.offsets_key, true);
   if (options.block_table) {
@@ -39,84 +34,92 @@ std::int64_t longest_keys(const TensorView& key, const AttentionOptions& options
   return key.rank() < 2 ? 0 : key.size(-2);
 }
 
-Extras::Extras(nb::handle want, const TensorView& query, const TensorView& key, const CallOptions& call)
+Dims with(Dims shape, std::initializer_list<std::int64_t> more) {
+  for (const std::int64_t extent : more) shape.push_back(extent);
+  return shape;
+}
+
+const OutputDescription& described(std::string_view name) {
+  return *std::ranges::find(attention_outputs(), name, &OutputDescription::name);
+}
+
+// top_keys and top_weights are asked for, and given, together.
+bool is_asked_for(const OutputDescription& kind) {
+  return kind.view != &AttentionExtras::log_sum_exp && kind.view != &AttentionExtras::top_weights;
+}
+
+}  // namespace
+
+bool ask(Asked& asked, std::string_view name, nb::handle given) {
+  const auto kind = std::ranges::find(attention_outputs(), name, &OutputDescription::name);
+  if (kind == attention_outputs().end() || !is_asked_for(*kind)) return false;
+  const bool is_flag = kind->of != OutputOf::top && kind->of != OutputOf::blocks && kind->of != OutputOf::chosen;
+  if (is_flag ? take_flag(given, name) : !given.is_none()) asked.emplace_back(&*kind, nb::borrow(given));
+  return true;
+}
+
+Extras::Extras(const Asked& asked, const TensorView& query, const TensorView& key, const CallOptions& call)
     : accumulation_(query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32) {
-  if (PyUnicode_Check(want.ptr()) || !nb::hasattr(want, "__iter__")) {
-    throw TypeError(
-        fmt::format("want must be a tuple of names such as (\"log_sum_exp\",), got {}", name_of_type(want)));
-  }
   const AttentionOptions& options = call.options;
-  const bool packed = static_cast<bool>(options.offsets_query);
-  k_len_ = longest_keys(key, options);
-  for (int i = 0; i + 1 < query.rank(); ++i) rows_.push_back(query.size(i));
-  keys_ = rows_;
-  if (!rows_.empty()) {  // attention() refuses the others
-    const int length = rows_.size() - 1;
-    for (int i = 0; i < length; ++i) heads_.push_back(rows_[i]);
-    if (packed) {
-      heads_ = {options.offsets_query.element_count() - 1, rows_[length]};
-      if (options.offsets_key && key.rank() > 0) keys_[0] = key.size(0);
+  const std::int64_t k_len = longest_keys(key, options);
+  Dims rows, heads;  // [..., heads, q_len], packed [query tokens, heads]; [..., heads], packed [batch, heads]
+  for (int i = 0; i + 1 < query.rank(); ++i) rows.push_back(query.size(i));
+  Dims keys = rows;     // [..., heads, k_len], packed [key tokens, heads]
+  if (!rows.empty()) {  // attention() refuses the others
+    const int length = rows.size() - 1;
+    for (int i = 0; i < length; ++i) heads.push_back(rows[i]);
+    if (options.offsets_query) {
+      heads = {options.offsets_query.element_count() - 1, rows[length]};
+      if (options.offsets_key && key.rank() > 0) keys[0] = key.size(0);
     } else {
-      keys_[length] = k_len_;
+      keys[length] = k_len;
     }
   }
-  for (nb::handle item : nb::iter(want)) {
-    if (nb::isinstance<nb::tuple>(item) && nb::len(item) == 2) {
-      add(take_text(nb::object(item[0]), "a name in want"), nb::object(item[1]));
-    } else {
-      add(take_text(item, "a name in want"), nb::none());
-    }
-  }
-  // Of the strongest keys attention() gives both.
-  if (views_.top_keys && !views_.top_weights) views_.top_weights = place(views_.top_keys.shape(), accumulation_);
-  if (views_.top_weights && !views_.top_keys) views_.top_keys = place(views_.top_weights.shape(), Dtype::i64);
-}
-
-MutableTensorView Extras::place(const Dims& shape, Dtype dtype) {
-  return tensors_.emplace_back(Tensor::uninitialized(shape, dtype)).view();
-}
-
-void Extras::add(const std::string& name, nb::handle argument) {
-  const auto with = [](Dims shape, std::initializer_list<std::int64_t> more) {
-    for (const std::int64_t extent : more) shape.push_back(extent);
-    return shape;
-  };
-  const auto list = attention_outputs();
-  const auto kind = std::ranges::find(list, name, &OutputDescription::name);
-  if (kind == list.end()) {
-    std::string known;
-    for (const OutputDescription& one : list) known += (known.empty() ? "" : ", ") + std::string(one.name);
-    throw std::invalid_argument(fmt::format("want names \"{}\"; known are {}", name, known));
-  }
-  const auto shape = [&]() -> Dims {
+  place(described("log_sum_exp"), rows);
+  for (const auto& [kind, given] : asked) {
     switch (kind->of) {
+      case OutputOf::rows:
+        place(*kind, rows);
+        break;
+      case OutputOf::keys:
+        place(*kind, keys);
+        break;
+      case OutputOf::pairs:
+        place(*kind, with(rows, {k_len}));
+        break;
       case OutputOf::top: {
-        const std::int64_t count = argument.is_none() ? kUsualTopKeys : take_whole(argument, name);
-        if (count < 1) throw std::invalid_argument(name + " needs a number from 1");
-        return with(rows_, {count});
+        const std::int64_t count = take_whole(given, kind->name);
+        if (count < 1) throw std::invalid_argument(fmt::format("{} needs a number from 1", kind->name));
+        place(*kind, with(rows, {count}));
+        place(described("top_weights"), with(rows, {count}));
+        break;
       }
       case OutputOf::blocks: {
-        const std::vector<std::int64_t> parts = take_whole_numbers(argument, name);
-        if (parts.size() == 2 && parts[0] > 0 && parts[1] > 0) return with(heads_, {parts[0], parts[1]});
-        throw std::invalid_argument(name + " needs two numbers from 1: (\"" + name + "\", (8, 8))");
+        const std::vector<std::int64_t> parts = take_whole_numbers(given, kind->name);
+        if (parts.size() != 2 || parts[0] < 1 || parts[1] < 1) {
+          throw std::invalid_argument(fmt::format("{} needs two numbers from 1, such as (8, 8)", kind->name));
+        }
+        place(*kind, with(heads, {parts[0], parts[1]}));
+        break;
       }
       case OutputOf::chosen:
-        chosen_rows_ = take_integers(argument, "rows of row_weights");
+        chosen_rows_ = take_integers(given, kind->name);
         views_.rows = chosen_rows_.view;
-        return {chosen_rows_.view.rank() == 2 ? chosen_rows_.view.size(0) : 0, k_len_};
-      default:
-        if (!argument.is_none()) throw std::invalid_argument("want: " + name + " takes no argument");
+        place(*kind, {chosen_rows_.view.rank() == 2 ? chosen_rows_.view.size(0) : 0, k_len});
+        break;
     }
-    return kind->of == OutputOf::rows ? rows_ : kind->of == OutputOf::keys ? keys_ : with(rows_, {k_len_});
-  };
-  if (views_.*kind->view) throw std::invalid_argument("want names " + name + " twice");
-  views_.*kind->view = place(shape(), kind->is_index ? Dtype::i64 : accumulation_);
-  order_.push_back(tensors_.size() - 1);
+  }
 }
 
-std::vector<nb::object> Extras::give(Kind kind) {
-  std::vector<nb::object> given;
-  for (const std::size_t at : order_) given.push_back(give_array(std::move(tensors_[at]), kind));
+void Extras::place(const OutputDescription& kind, const Dims& shape) {
+  const Dtype dtype = kind.is_index ? Dtype::i64 : accumulation_;
+  tensors_.emplace_back(kind.name, Tensor::uninitialized(shape, dtype));
+  views_.*kind.view = tensors_.back().second.view();
+}
+
+nb::dict Extras::give(Kind kind) {
+  nb::dict given;
+  for (auto& [name, tensor] : tensors_) given[name] = give_array(std::move(tensor), kind);
   return given;
 }
 

@@ -1,45 +1,42 @@
-// Optional outputs of attention that `want` names.
+// Optional outputs of attention, as attention_stats() gives them.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "arrays.h"
+#include "attention/call/output_kinds.h"
 #include "inputs/call_options.h"
 #include "qkv/attention.h"
 
 namespace qkv::python {
 
-// Makes a place for each wanted output and hands them over in the order in which they were named.
+// The optional outputs that were asked for, and what each takes: True, a number, two numbers or rows.
+using Asked = std::vector<std::pair<const OutputDescription*, nb::object>>;
+
+// Whether a keyword asks for one, which is then noted unless it is None or False.
+bool ask(Asked& asked, std::string_view name, nb::handle given);
+
+// Makes a place for each, the log-sum-exp first.
 class Extras {
  public:
-  // `want`: names, and pairs of a name and what it takes: ("top_keys", 4), ("block_weights", (8, 8)), ("row_weights",
-  // rows).
-  Extras(nb::handle want, const TensorView& query, const TensorView& key, const CallOptions& call);
+  Extras(const Asked& asked, const TensorView& query, const TensorView& key, const CallOptions& call);
 
   const AttentionExtras& views() const { return views_; }
-  bool empty() const { return order_.empty(); }
-  std::vector<nb::object> give(Kind kind);
+  // By name.
+  nb::dict give(Kind kind);
 
  private:
-  void add(const std::string& name, nb::handle argument);
-  MutableTensorView place(const Dims& shape, Dtype dtype);
+  void place(const OutputDescription& kind, const Dims& shape);
 
-  Dims rows_;   // [..., heads, q_len], packed [query tokens, heads]
-  Dims keys_;   // [..., heads, k_len], packed [key tokens, heads]
-  Dims heads_;  // [..., heads], packed [batch, heads]
-  std::int64_t k_len_ = 0;
-  Dtype accumulation_;
   Array chosen_rows_{};
-  std::deque<Tensor> tensors_{};
-  std::vector<std::size_t> order_{};
+  std::deque<std::pair<const char*, Tensor>> tensors_{};
   AttentionExtras views_{};
+  Dtype accumulation_;
 };
-
-// The longest sequence of keys of a call.
-std::int64_t longest_keys(const TensorView& key, const AttentionOptions& options);
 
 }  // namespace qkv::python

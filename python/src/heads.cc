@@ -77,7 +77,7 @@ nb::object forward_heads(nb::handle self, nb::handle query, nb::handle key, nb::
   keywords.read("bias", call->options.bias);
   keywords.read_offsets("offsets_query", call->offsets_query);
   keywords.read_offsets("offsets_key", call->offsets_key);
-  keywords.read("threads", call->options.threads);
+  keywords.read_threads(call->options.threads);
   keywords.read("need_weights", need_weights);
   keywords.read("average_weights", average_weights);
   keywords.read("save", save);
@@ -118,14 +118,15 @@ void bind_heads(nb::module_& module) {
   add_layer<MultiHeadAttention>(
       module, "MultiHeadAttention",
       "def __init__(self, *, model_dim: int, " QKV_HEAD_KEYWORDS
-      ", key_input_dim: int = 0, value_input_dim: int = 0, out_dim: int = 0, bias_kv: bool = False, zero_attention: "
+      ", key_input_dim: int | None = None, value_input_dim: int | None = None, out_dim: int | None = None, bias_kv: "
+      "bool = False, zero_attention: "
       "bool "
       "= False, scheme: typing.Literal['packed', 'per_head', 'two_stage'] = 'packed', " QKV_LAYER_KEYWORDS ") -> None",
       R"(Many attentions side by side: project to heads, attend, merge, project out.
 
 Parameters and results are those of torch.nn.MultiheadAttention, but for masks, which are qkv's (True may attend), and
-for rows that see no key, which are 0 before the output projection. Sizes of 0 are those of model_dim, kv_heads those of
-heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
+for rows that see no key, which are 0 before the output projection. Sizes that are not given are those of model_dim, kv_heads that
+of heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
 
 >>> import numpy, qkv
 >>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
@@ -137,12 +138,11 @@ heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch dr
       read_config)
       .def(
           "forward", &forward_heads, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a,
-          nb::sig(
-              "def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: Mask | "
-              "Array | typing.Literal['causal'] | None = None, bias: Bias | None = None, offsets_query: Array | None = "
-              "None, offsets_key: Array | None "
-              "= None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: "
-              "bool = True, threads: int = 0, save: bool = False) -> typing.Any"),
+          nb::sig("def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: "
+                  "AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = "
+                  "None, offsets_key: Array | None "
+                  "= None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: "
+                  "bool = True, threads: int | None = None, save: bool = False) -> typing.Any"),
           "query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + "
           "1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, "
           "q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for "

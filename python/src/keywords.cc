@@ -24,6 +24,10 @@ void Keywords::read(const char* name, int& to) {
   if (const nb::handle value = take(name); value.is_valid()) to = take_count(value, name);
 }
 
+void Keywords::read_threads(int& to) {
+  if (const nb::handle value = take("threads"); value.is_valid()) to = take_threads(value);
+}
+
 void Keywords::read(const char* name, double& to) {
   if (const nb::handle value = take(name); value.is_valid()) to = take_number(value, name);
 }

@@ -29,6 +29,7 @@ class Keywords {
   // in messages.
   void read(const char* name, std::int64_t& to);
   void read(const char* name, int& to);
+  void read_threads(int& to);
   void read(const char* name, double& to);
   void read(const char* name, bool& to);
   void read(const char* name, std::string& to);

@@ -1,196 +1,131 @@
-// The class Mask: a static method for each kind of src/core/mask_kinds.h, and `&`.
+// Masks: a static method of qkv.Mask for each kind of src/attention/options/mask_kinds.h.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 
 #include "arguments.h"
 #include "attention/options/mask_kinds.h"
+#include "bindings.h"
 #include "values.h"
 
 namespace qkv::python {
 namespace {
 
-std::optional<Align> take_optional_align(nb::handle object) {
-  if (object.is_none()) return std::nullopt;
-  return take_align(object, "align");
-}
+constexpr const char* kMask = "a mask such as qkv.Mask.causal(), an array of bool, or \"causal\"";
 
-// The parameters of a kind, as they stand in its signature.
-struct Parameter {
-  std::string name;
-  const char* type;
-  bool is_optional;
+// As qkv.Mask.compiled() keeps it.
+struct CompiledMask {
+  MaskValue compiled;
+  nb::object mask;
 };
 
-std::vector<Parameter> parameters_of(const MaskDescription& kind) {
-  std::vector<Parameter> list;
-  for (const MaskNumber& number : kind.numbers) list.push_back({number.name, "int", false});
-  for (const MaskArray& array : kind.arrays) {
-    const bool is_second = array.of == MaskArrayOf::keys;  // those of the queries, if it is not given
-    list.push_back({array.name, is_second ? "ArrayOrSequence | None" : "ArrayOrSequence", is_second});
+std::optional<Align> take_align(nb::handle object) {
+  if (object.is_none()) return std::nullopt;
+  return take_choice<Align>(object, "align", {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
+}
+
+// What qkv.options asks before a value is made of a call: the arguments, without lists.
+nb::tuple checked(nb::handle kind, nb::handle name, nb::handle arguments) {
+  nb::list given(arguments);
+  const std::string_view of = text_of(kind, "kind"), method = text_of(name, "name");
+  if (of == "Mask") {
+    mask_part(method, given);
+  } else if (of == "Bias") {
+    bias_part(method, given, &take_values);
+  } else {
+    score_part(method, given, &take_values);
   }
-  if (kind.is_aligned) list.push_back({"align", "typing.Literal['top-left', 'bottom-right'] | None", true});
-  return list;
+  return nb::tuple(given);
 }
 
-// What was given of them, in their order; None for what was not.
-nb::list arguments_of(const MaskDescription& kind, const nb::args& args, const nb::kwargs& keywords) {
-  const std::vector<Parameter> parameters = parameters_of(kind);
-  if (args.size() > parameters.size()) {
-    throw TypeError(fmt::format("{}() takes {} arguments, got {}", kind.name, parameters.size(), args.size()));
-  }
-  nb::list given;
-  for (std::size_t n = 0; n < parameters.size(); ++n) {
-    const Parameter& parameter = parameters[n];
-    const bool by_name = keywords.contains(parameter.name.c_str());
-    if (by_name && n < args.size()) {
-      throw TypeError(fmt::format("{}() got {} twice", kind.name, parameter.name));
-    }
-    if (!by_name && n >= args.size() && !parameter.is_optional) {
-      throw TypeError(fmt::format("{}() needs {}", kind.name, parameter.name));
-    }
-    given.append(n < args.size() ? nb::object(args[n])
-                 : by_name       ? nb::object(keywords[parameter.name.c_str()])
-                                 : nb::none());
-  }
-  for (const auto& [key, value] : keywords) {
-    const std::string_view name = text_of(key, "a keyword");
-    if (std::ranges::find(parameters, name, &Parameter::name) == parameters.end()) {
-      throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'", kind.name, name));
-    }
-  }
-  return given;
+// The operand of an operator of Mask or Bias; what is an array, or a name, becomes the call that makes it.
+nb::object operand(nb::handle kind, nb::handle name, nb::handle object) {
+  const bool is_mask = text_of(kind, "kind") == "Mask";
+  const std::string_view called = text_of(name, "name");
+  is_mask ? void(take_mask(object, called)) : void(take_bias(object, called, &take_values));
+  const nb::module_ options = nb::module_::import_("qkv.options");
+  return options.attr("parts_of")(nb::object(options.attr(kind)), object);
 }
-
-MaskValue made(const MaskDescription& kind, const nb::list& given) {
-  Mask::Part part{.kind = kind.kind};
-  std::vector<Array> arrays;
-  std::size_t at = 0;
-  for (std::size_t n = 0; n < kind.numbers.size(); ++n) part.numbers[n] = take_whole(given[at++], kind.numbers[n].name);
-  for (std::size_t n = 0; n < kind.arrays.size(); ++n) {
-    const nb::object object = given[at++];
-    if (n > 0 && object.is_none()) continue;
-    const auto& [name, of, form] = kind.arrays[n];
-    arrays.push_back(of == MaskArrayOf::pairs ? take_booleans(object, name) : take_integers(object, name));
-    part.arrays[n] = arrays.back().view;
-  }
-  const std::optional<Align> align = kind.is_aligned ? take_optional_align(given[at]) : std::nullopt;
-  return {Mask(std::move(part), align), std::move(arrays), nb::make_tuple(nb::make_tuple(kind.name, nb::tuple(given)))};
-}
-
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
-    text.replace(at, from.size(), to);
-}
-
-std::string signature_of(const MaskDescription& kind) {
-  std::string list;
-  for (const auto& [name, type, is_optional] : parameters_of(kind)) {
-    list += fmt::format("{}{}: {}{}", list.empty() ? "" : ", ", name, type, is_optional ? " = None" : "");
-  }
-  return fmt::format("def {}({}) -> Mask", kind.name, list);
-}
-
-std::string documentation_of(const MaskDescription& kind) {
-  std::string text = fmt::format("K{}.", kind.rule + 1);
-  for (const MaskArray& array : kind.arrays) text += fmt::format(" {}: {}.", array.name, array.form);
-  for (const char* type : {"i32", "i64", "u8"})
-    replace_all(text, type, fmt::format("{}int{}", type[0] == 'u' ? "u" : "", type + 1));
-  return text;
-}
-
-MaskValue joined_masks(const MaskValue& a, const MaskValue& b) { return joined(a.value & b.value, a, b); }
-
-MaskValue both(nb::handle one, nb::handle other) {
-  constexpr const char* kName = "an operand of &";
-  return joined_masks(take_mask(one, kName), take_mask(other, kName));
-}
-
-// "2", "\"top-left\""; empty for None.
-std::string text_of_argument(nb::handle argument) {
-  if (argument.is_none()) return "";
-  if (PyUnicode_Check(argument.ptr())) return fmt::format("\"{}\"", text_of(argument, "an argument"));
-  return nb::cast<std::string>(nb::repr(argument));
-}
-
-constexpr std::string_view kCompiled = "compiled";
 
 }  // namespace
 
+nb::object parts_of(nb::handle object, const char* kind) {
+  static auto& types = *new std::map<std::string_view, nb::object>();
+  nb::object& type = types[kind];
+  if (!type.is_valid()) type = nb::module_::import_("qkv.options").attr(kind);
+  if (!nb::isinstance(object, type)) return {};
+  return nb::getattr(object, "parts", nb::object());
+}
+
+MaskValue mask_part(std::string_view name, nb::list& arguments) {
+  if (name == "compiled") return nb::cast<const CompiledMask&>(nb::object(arguments[1])).compiled;
+  const auto kind = std::ranges::find(mask_kinds(), name, &MaskDescription::name);
+  if (kind == mask_kinds().end()) throw std::invalid_argument(fmt::format("there is no mask {}", name));
+  const std::size_t count = kind->numbers.size() + kind->arrays.size() + (kind->is_aligned ? 1 : 0);
+  if (arguments.size() != count) throw TypeError(fmt::format("{} takes {} arguments", name, count));
+  MaskValue made;
+  Mask::Part part{.kind = kind->kind};
+  std::size_t at = 0;
+  for (const MaskNumber& number : kind->numbers) {
+    part.numbers[at] = take_whole(nb::object(arguments[at]), number.name);
+    ++at;
+  }
+  for (std::size_t n = 0; n < kind->arrays.size(); ++n, ++at) {
+    const MaskArray& array = kind->arrays[n];
+    if (n > 0 && nb::object(arguments[at]).is_none()) continue;
+    arguments[at] = array_of(nb::object(arguments[at]), array.name);
+    const nb::object object = arguments[at];
+    made.arrays.push_back(array.of == MaskArrayOf::pairs ? take_booleans(object, array.name)
+                                                         : take_integers(object, array.name));
+    part.arrays[n] = made.arrays.back().view;
+  }
+  made.value = Mask(std::move(part), kind->is_aligned ? take_align(nb::object(arguments[at])) : std::nullopt);
+  return made;
+}
+
 MaskValue take_mask(nb::handle object, std::string_view name) {
-  if (PyUnicode_Check(object.ptr())) {
-    return take_choice<MaskValue>(object, name, {{"causal", {Mask::causal(), {}, call_of("causal")}}});
-  }
-  if (!nb::isinstance<MaskValue>(object) && nb::hasattr(object, "__dlpack__")) {
-    Array array = take_booleans(object, name);
-    return {Mask::boolean(array.view), {array}, call_of("boolean", object)};
-  }
-  return take_kept<MaskValue>(object, name, "a mask such as qkv.Mask.causal(), an array of bool, or \"causal\"");
-}
-
-Align take_align(nb::handle object, std::string_view name) {
-  return take_choice<Align>(object, name, {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
-}
-
-std::string text_of_calls(nb::handle type, const nb::tuple& calls, std::string_view sign) {
-  std::string text;
-  for (const nb::handle call : calls) {
-    const std::string name = nb::cast<std::string>(nb::object(call[0]));
-    std::string arguments;
-    bool is_long = false;
-    for (const nb::handle argument : nb::object(call[1])) {
-      is_long = is_long || is_list(argument) || nb::hasattr(argument, "__dlpack__");
-      const std::string one = text_of_argument(argument);
-      if (!one.empty()) arguments += (arguments.empty() ? "" : ", ") + one;
+  if (PyUnicode_Check(object.ptr())) return take_choice<MaskValue>(object, name, {{"causal", {Mask::causal()}}});
+  MaskValue made;
+  const nb::object parts = parts_of(object, "Mask");
+  if (parts.is_valid()) {
+    for (const nb::handle part : parts) {
+      nb::list arguments{nb::object(part[1])};
+      made.value = made.value & keep(mask_part(text_of(nb::object(part[0]), name), arguments), made.arrays);
     }
-    if (!text.empty()) text += sign;
-    text += name == kCompiled ? arguments + ".compiled()"
-                              : fmt::format("qkv.{}.{}({})", nb::cast<std::string>(type.attr("__name__")), name,
-                                            is_long ? "..." : arguments);
+    return made;
   }
-  return text;
-}
-
-nb::object called_again(nb::handle type, nb::handle call) {
-  const nb::object name = call[0];
-  const nb::tuple arguments = nb::cast<nb::tuple>(nb::object(call[1]));
-  if (nb::cast<std::string>(name) == kCompiled) return arguments[0].attr("compiled")();
-  return nb::getattr(type, name)(*arguments);
+  if (!nb::hasattr(object, "__dlpack__")) refuse_type(object, name, kMask);
+  made.arrays.push_back(take_booleans(object, name));
+  made.value = Mask::boolean(made.arrays.back().view);
+  return made;
 }
 
 void bind_masks(nb::module_& module) {
-  nb::class_<MaskValue> type(
-      module, "Mask",
-      "Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it through. Query i has\n"
-      "position p = i, or with align=\"bottom-right\", and over a cache, i plus key length minus query length; key j "
-      "has\n"
-      "position j. A mask keeps its arrays alive.\n\n>>> import qkv\n>>> qkv.Mask.causal() & qkv.Mask.window(2, 0)\n"
-      "qkv.Mask.causal() & qkv.Mask.window(2, 0)\n>>> qkv.Mask.lengths([3, 5])\nqkv.Mask.lengths(...)");
-  add_values(type, " & ", &joined_masks);
-  type.def("__and__", &both, "other"_a, nb::sig("def __and__(self, other: Mask) -> Mask"))
-      .def("__rand__", &both, "other"_a, nb::sig("def __rand__(self, other: Mask) -> Mask"))
+  module.def(
+      "_checked", &checked, "kind"_a, "name"_a, "arguments"_a,
+      nb::sig("def _checked(kind: str, name: str, arguments: tuple[typing.Any, ...]) -> tuple[typing.Any, ...]"));
+  module.def("_parts", &operand, "kind"_a, "name"_a, "operand"_a,
+             nb::sig("def _parts(kind: str, name: str, operand: object) -> tuple[tuple[str, tuple[typing.Any, ...]], "
+                     "...]"));
+  nb::class_<CompiledMask>(module, "_CompiledMask")
       .def(
-          "compiled",
-          [](nb::handle self, nb::handle threads) {
-            const MaskValue& mask = take_mask(self, "self");
-            const int count = take_count(threads, "threads");
-            return MaskValue{mask.value.compiled(count), mask.arrays, call_of(kCompiled.data(), self)};
+          "__init__",
+          [](CompiledMask* place, nb::handle mask, nb::handle threads) {
+            MaskValue read = take_mask(mask, "self");
+            read.value = read.value.compiled(take_threads(threads));
+            new (place) CompiledMask{std::move(read), nb::borrow(mask)};
           },
-          "threads"_a = 0, nb::sig("def compiled(self, threads: int = 0) -> Mask"),
-          "The same mask with its boolean arrays and document ids read once, for use in many calls: they must not "
-          "change "
-          "afterwards.");
-
-  for (const MaskDescription& kind : mask_kinds()) {
-    type.def_static(
-        kind.name,
-        [&kind](const nb::args& args, const nb::kwargs& keywords) {
-          return made(kind, arguments_of(kind, args, keywords));
-        },
-        nb::sig(signature_of(kind).c_str()), documentation_of(kind).c_str());
-  }
+          "mask"_a, "threads"_a, nb::sig("def __init__(self, mask: object, threads: int | None) -> None"))
+      .def(
+          "__reduce__",
+          [](nb::handle self) {
+            const auto& compiled = nb::cast<const CompiledMask&>(self);
+            return nb::make_tuple(nb::object(self.attr("__class__")), nb::make_tuple(compiled.mask, nb::none()));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
 }
 
 }  // namespace qkv::python

@@ -3,18 +3,14 @@
 
 #include "bindings.h"
 #include "lab/models/recurrent_family.h"
-#include "values.h"
 
 NB_MODULE(_qkv, module) {
   using namespace qkv::python;
   bind_errors(module);
   bind_masks(module);
-  bind_biases(module);
-  bind_scores(module);
   bind_attention(module);
   bind_derivatives(module);
   bind_tensors(module);
-  bind_plain_tensors(module);
   bind_plan(module);
   bind_cache(module);
   bind_tokenizer(module);

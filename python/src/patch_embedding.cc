@@ -17,7 +17,7 @@ nb::object forward_patches(nb::handle self, nb::handle pictures, const nb::kwarg
   Keywords keywords("forward", given);
   int threads = 0;
   bool save = false;
-  keywords.read("threads", threads);
+  keywords.read_threads(threads);
   keywords.read("save", save);
   keywords.finish();
   Tensor out;
@@ -58,7 +58,8 @@ with others are interpolated, bicubic, as torch.nn.functional.interpolate. Sourc
         return config;
       })
       .def("forward", &forward_patches, "pictures"_a, "keywords"_a,
-           nb::sig("def forward(self, pictures: Array, *, threads: int = 0, save: bool = False) -> typing.Any"),
+           nb::sig(
+               "def forward(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> typing.Any"),
            "pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at "
            "the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have "
            "no gradient.");

@@ -26,7 +26,7 @@ double operations_of(const Vit& model, const TensorView& pictures) {
 template <class Run>
 nb::object run_model(const Vit& model, nb::handle pictures, nb::handle threads, const Run& run) {
   const Array array = take_floats(pictures, "pictures");
-  VitOptions options{.threads = take_count(threads, "threads")};
+  VitOptions options{.threads = take_threads(threads)};
   Tensor out;
   run_released(operations_of(model, array.view), [&] { out = run(array.view, options); });
   return give_array(std::move(out), array.kind);
@@ -42,7 +42,7 @@ nb::list classify(const PictureClassifier& classifier, nb::handle picture, nb::h
     if (array.view.dtype() != Dtype::u8) throw TypeError("picture must be uint8 [height, width, 3], or a file's path");
   }
   const std::int64_t count = take_whole(top, "top");
-  VitOptions options{.threads = take_count(threads, "threads")};
+  VitOptions options{.threads = take_threads(threads)};
   std::vector<ClassProbability> found;
   run_released(kLongOperations,
                [&] { found = classifier.classify(array.view ? array.view : read.view(), count, options); });
@@ -64,7 +64,7 @@ void bind_pictures(nb::module_& module) {
               return model.forward(view, options);
             });
           },
-          "pictures"_a, "threads"_a, nb::sig("def forward(self, pictures: Array, threads: int) -> typing.Any"))
+          "pictures"_a, "threads"_a, nb::sig("def forward(self, pictures: Array, threads: int | None) -> typing.Any"))
       .def(
           "logits",
           [](const Vit& model, nb::handle pictures, nb::handle threads) {
@@ -72,7 +72,7 @@ void bind_pictures(nb::module_& module) {
               return model.logits(view, options);
             });
           },
-          "pictures"_a, "threads"_a, nb::sig("def logits(self, pictures: Array, threads: int) -> typing.Any"))
+          "pictures"_a, "threads"_a, nb::sig("def logits(self, pictures: Array, threads: int | None) -> typing.Any"))
       .def(
           "labels",
           [](const Vit& model) {
@@ -96,7 +96,8 @@ void bind_pictures(nb::module_& module) {
           },
           "picture"_a, nb::sig("def process(self, picture: Array) -> typing.Any"))
       .def("classify", &classify, "picture"_a, "top"_a, "threads"_a,
-           nb::sig("def classify(self, picture: str | Array, top: int, threads: int) -> list[tuple[str, float]]"));
+           nb::sig(
+               "def classify(self, picture: str | Array, top: int, threads: int | None) -> list[tuple[str, float]]"));
 }
 
 }  // namespace qkv::python

@@ -30,12 +30,12 @@ void bind_process(nb::module_& module) {
   module.def(
       "set_threads",
       [](nb::handle count) {
-        const std::int64_t number = take_whole(count, "count");
-        if (number < 0 || number > kMaxThreads) throw std::invalid_argument("count must be 0 to 1024");
+        const std::int64_t number = count.is_none() ? 0 : take_whole(count, "count");
+        if (number < !count.is_none() || number > kMaxThreads) throw std::invalid_argument("count must be 1 to 1024");
         set_threads(static_cast<int>(number));
       },
-      "count"_a, nb::sig("def set_threads(count: int) -> None"),
-      "Sets the number of threads of the process; 0 returns to the default.");
+      "count"_a, nb::sig("def set_threads(count: int | None) -> None"),
+      "Sets the number of threads of the process; None returns to the default.");
   module.def(
       "selected_target", [] { return nb::str(selected_target().c_str()); }, nb::sig("def selected_target() -> str"),
       "The CPU target that the kernels run on.");

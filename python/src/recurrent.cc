@@ -82,7 +82,7 @@ nb::object forward_recurrent(nb::handle self, nb::handle x, const nb::kwargs& gi
   keywords.read_floats("hidden", call->initial.hidden);
   if (layer.config().cell == RecurrentCell::lstm) keywords.read_floats("cell", call->initial.cell);
   keywords.read_offsets("offsets", call->offsets);
-  keywords.read("threads", call->threads);
+  keywords.read_threads(call->threads);
   keywords.read("save", save);
   keywords.read(call->dropout);
   if (call->dropout.p != 0 && !save) throw std::invalid_argument("forward: dropout is for training, with save=True");
@@ -120,8 +120,9 @@ void bind(nb::module_& module, const char* name, const char* init, const char* f
 }
 
 #define QKV_RECURRENT_KEYWORDS "hidden: int, layers: int = 1, directions: int = 1, bias: bool = True"
-#define QKV_RECURRENT_FORWARD                                                                                         \
-  "offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False" \
+#define QKV_RECURRENT_FORWARD                                                                                       \
+  "offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: " \
+  "bool = False"                                                                                                    \
   ") -> typing.Any"
 
 }  // namespace

@@ -13,7 +13,8 @@ namespace {
   ", activation: typing.Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = " \
   "False, norm_order: typing.Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: "                     \
   "typing.Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, "
-#define QKV_FORWARD_KEYWORDS "dropout: float = 0.0, seed: int | None = None, threads: int = 0, save: bool = False"
+#define QKV_FORWARD_KEYWORDS \
+  "dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False"
 
 TransformerLayerConfig read_layer(Keywords& keywords) {
   TransformerLayerConfig config;
@@ -64,7 +65,7 @@ struct StacksCall : LayerCall {
   Sequences sequences(std::size_t i) const { return {input(i), offsets[i]}; }
 
   void read(Keywords& keywords) {
-    keywords.read("threads", options.threads);
+    keywords.read_threads(options.threads);
     keywords.read("save", save);
     keywords.read(dropout);
     if (dropout.p != 0 && !save) throw std::invalid_argument("forward: dropout is for training, with save=True");
@@ -187,8 +188,7 @@ void bind_stacks(nb::module_& module) {
 )",
                      read_stack)
       .def("forward", &encode, "x"_a, "keywords"_a,
-           nb::sig("def forward(self, x: Array, *, mask: Mask | Array | typing.Literal['causal'] | None = None, bias: "
-                   "Bias | None = None, offsets: Array | "
+           nb::sig("def forward(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | "
                    "None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
            "x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, "
            "int32 "
@@ -205,10 +205,8 @@ void bind_stacks(nb::module_& module) {
 )",
                      read_stack)
       .def("forward", &decode, "x"_a, "memory"_a, "keywords"_a,
-           nb::sig("def forward(self, x: Array, memory: Array, *, mask: Mask | Array | typing.Literal['causal'] | None "
-                   "= None, bias: Bias | None = None, "
-                   "memory_mask: Mask | Array | typing.Literal['causal'] | None = None, memory_bias: Bias | None = "
-                   "None, offsets: Array | None = None, "
+           nb::sig("def forward(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, "
+                   "memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, "
                    "memory_offsets: Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
            "x and memory as in Encoder.forward(). mask: qkv.Mask.causal() unless another one is given. save: gives "
            "(out, "
@@ -228,11 +226,9 @@ No embedding, no positions, no output projection.
 )",
       read_transformer)
       .def("forward", &transform, "source"_a, "target"_a, "keywords"_a,
-           nb::sig("def forward(self, source: Array, target: Array, *, source_mask: Mask | Array | "
-                   "typing.Literal['causal'] | None = None, source_bias: Bias "
-                   "| None = None, target_mask: Mask | Array | typing.Literal['causal'] | None = None, target_bias: "
-                   "Bias | None = None, memory_mask: Mask | "
-                   "Array | typing.Literal['causal'] | None = None, memory_bias: Bias | None = None, source_offsets: "
+           nb::sig("def forward(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: "
+                   "AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = "
+                   "None, memory_bias: AnyBias = None, source_offsets: "
                    "Array | None = None, target_offsets: "
                    "Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
            "source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. "

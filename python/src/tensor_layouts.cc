@@ -38,19 +38,31 @@ bool is_better_copied(const TensorView& keys, const TensorView& query) {
          keys.stride(-2) > keys.size(-1);
 }
 
-nb::object NewRows::give() { return give_tensor(std::move(memory), view); }
+nb::object NewRows::give() { return tensor.is_valid() ? std::move(tensor) : give_tensor(std::move(memory), view); }
 
 NewRows new_rows(const Dims& shape, Dtype dtype) {
-  NewRows made{.memory = Tensor::uninitialized(shape, dtype), .view = {}};
+  NewRows made{.memory = Tensor::uninitialized(shape, dtype)};
   made.view = made.memory.view();
   return made;
 }
 
-std::optional<NewRows> new_rows_like(const TensorView& like) {
-  if (!is_dense(like)) return std::nullopt;
-  NewRows made = new_rows(like.shape(), like.dtype());
-  made.view = {made.view.bytes(), like.dtype(), like.shape(), like.strides()};
-  return made;
+NewRows new_rows_like(nb::handle tensor, const TensorView& view) {
+  if (is_dense(view)) {
+    NewRows made = new_rows(view.shape(), view.dtype());
+    made.view = {made.view.bytes(), view.dtype(), view.shape(), view.strides()};
+    return made;
+  }
+  static const nb::object& function = *new nb::object(nb::module_::import_("torch").attr("empty_like"));
+  NewRows made{.tensor = function(tensor)};
+  made.view = take_new(made.tensor).view;
+  if (made.view.rank() == 0 || made.view.stride(-1) == 1) return made;
+  return new_rows(view.shape(), view.dtype());
 }
+
+NewRows new_rows_like(nb::handle tensor, const Array& rows) {
+  return rows.object.is(tensor) ? new_rows_like(tensor, rows.view) : new_rows_like(tensor);
+}
+
+NewRows new_rows_like(nb::handle tensor) { return new_rows_like(tensor, take_values(tensor, "a tensor").view); }
 
 }  // namespace qkv::python

@@ -3,8 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
-#include <optional>
-
+#include "arrays.h"
 #include "qkv/tensor.h"
 
 namespace qkv::python {
@@ -12,19 +11,21 @@ namespace qkv::python {
 // Whether so many queries read keys, or values, faster from a copy of theirs without gaps.
 bool is_better_copied(const TensorView& keys, const TensorView& query);
 
-// Memory of ours that becomes a tensor of torch.
+// What becomes a tensor of torch: memory of ours, or a tensor already.
 struct NewRows {
-  Tensor memory;
-  MutableTensorView view;
+  Tensor memory{};
+  nanobind::object tensor{};
+  MutableTensorView view{};
 
-  // The tensor, which owns the memory.
   nanobind::object give();
 };
 
 // Row-major.
 NewRows new_rows(const Dims& shape, Dtype dtype);
-// With the strides of `like`, so that what was split into heads is put together again without a copy; not set where
-// these leave gaps or share elements.
-std::optional<NewRows> new_rows_like(const TensorView& like);
+// The last dimension without gaps, the strides of the others in the order of those of the tensor, as torch.empty_like
+// has them: what was split into heads is put together again without a copy.
+NewRows new_rows_like(nanobind::handle tensor);
+NewRows new_rows_like(nanobind::handle tensor, const TensorView& view);  // of the tensor itself
+NewRows new_rows_like(nanobind::handle tensor, const Array& rows);       // it, or a copy
 
 }  // namespace qkv::python

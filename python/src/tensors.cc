@@ -1,5 +1,5 @@
-// Attention and its derivatives on tensors of torch, for the operators of qkv.torch: all that stands between them and
-// the library, in one call. Gradients are the caller's affair.
+// Attention and its derivatives on tensors of torch: all that stands between them and the library, in one call.
+// Gradients are the caller's affair. Options are the keywords of attention(); their tensors may require gradients.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -7,147 +7,199 @@
 
 #include "arguments.h"
 #include "bindings.h"
+#include "calls.h"
 #include "inputs/call_options.h"
 #include "qkv/attention.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_double_backward.h"
 #include "qkv/attention/attention_jvp.h"
-#include "tensor_calls.h"
 #include "tensor_layouts.h"
+#include "torch_state.h"
 #include "values.h"
 
 namespace qkv::python {
 namespace {
 
-nb::object from_torch(const char* name) { return nb::module_::import_("torch").attr(name); }
+// Work below this is done before another thread could have made use of the interpreter's lock.
+constexpr double kTinyOperations = 1e5;
 
-struct NewTensor {
-  nb::object tensor;
-  WritableArray array;
-
-  explicit NewTensor(nb::object made) : tensor(std::move(made)), array(take_new(tensor)) {}
-};
-
-// Its last dimension is without gaps, the strides of the others in the order of those of `tensor`: what was split into
-// heads is put together again without a copy.
-NewTensor empty_like(nb::handle tensor) {
-  static const nb::object& function = *new nb::object(from_torch("empty_like"));
-  NewTensor made(function(tensor));
-  const MutableTensorView& view = made.array.view;
-  if (view.rank() == 0 || view.stride(-1) == 1) return made;
-  return NewTensor(tensor.attr("new_empty")(tensor.attr("shape")));
+template <class Work>
+void run(double operations, const Work& work) {
+  if (operations < kTinyOperations) return work();
+  run_released(operations, work);
 }
 
-// Keys or values as many queries read them best.
-Array take_near(nb::handle tensor, std::string_view name, const TensorView& query) {
-  Array array = take_rows(tensor, name);
-  if (!is_better_copied(array.view, query)) return array;
-  return take_values(nb::object(tensor.attr("contiguous")()), name);
-}
-
-std::vector<nb::object> entries(const nb::tuple& tuple, std::size_t from) {
-  std::vector<nb::object> taken;
-  for (std::size_t i = from; i < nb::len(tuple); ++i) taken.push_back(tuple[i]);
-  return taken;
+CallOptions take_call(const nb::dict& options) {
+  CallOptions call = take_options("attention", options, {}, &take_rows);
+  if (!call.has_threads) call.options.threads = TorchState::get().threads();
+  return call;
 }
 
 Dtype type_of_sums(const TensorView& query) { return query.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
 
-// (output,) and after it the log-sum-exp and the weights, if wanted.
-nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::tuple& rest, const nb::tuple& plain,
-                  bool log_sum_exp, bool weights, nb::handle threads) {
-  const Array q = take_rows(query, "query");
-  const Array k = take_near(key, "key", q.view), v = take_near(value, "value", q.view);
-  CallOptions taken = take_call(plain, entries(rest, 0), take_count(threads, "threads"));
+Dims rows_of(const TensorView& query) {
   Dims rows;
-  for (int i = 0; i + 1 < q.view.rank(); ++i) rows.push_back(q.view.size(i));
-  const auto of_values = [&] {
-    nb::list shape;
-    for (const std::int64_t extent : rows) shape.append(extent);
-    shape.append(v.view.size(-1));
-    return NewTensor(query.attr("new_empty")(shape));
+  for (int i = 0; i + 1 < query.rank(); ++i) rows.push_back(query.size(i));
+  return rows;
+}
+
+// The output of a query: like `query`, a function, unless values have another size.
+template <class Like>
+NewRows new_output(const TensorView& rows, const TensorView& value, const Like& like_query) {
+  if (rows.rank() == 0 || value.rank() == 0 || rows.size(-1) == value.size(-1)) return like_query();
+  Dims shape = rows.shape();
+  shape[rows.rank() - 1] = value.size(-1);
+  return new_rows(shape, rows.dtype());
+}
+
+// Of a small call everything but the kernel is what it costs, so what most calls are is found out here: tensors of
+// torch itself on the CPU, no dropout, and nobody who watches. The output; True where a gradient is wanted; None for
+// any other call, which qkv.torch takes apart.
+nb::object attend(nb::handle query, nb::handle key, nb::handle value, const nb::dict& options) {
+  const TorchState& torch = TorchState::get();
+  TensorView q, k, v;
+  const auto is_plain = [](nb::handle tensor, TensorView& view) {
+    return view_tensor(tensor, view) && is_floating(view.dtype()) && view.rank() > 1 && view.stride(-1) == 1;
   };
-  const bool has_size_of_query = q.view.rank() == 0 || v.view.rank() == 0 || q.view.size(-1) == v.view.size(-1);
-  const NewTensor out = has_size_of_query ? empty_like(query) : of_values();
-  Tensor sums, probabilities;
-  if (log_sum_exp) sums = Tensor::uninitialized(rows, type_of_sums(q.view));
-  if (weights) {
-    Dims pairs = rows;
-    pairs.push_back(k.view.rank() > 1 ? k.view.size(-2) : 0);
-    probabilities = Tensor::uninitialized(pairs, type_of_sums(q.view));
+  if (torch.is_changed() || !is_plain(query, q) || !is_plain(key, k) || !is_plain(value, v) || is_better_copied(k, q) ||
+      is_better_copied(v, q) || PyDict_GetItemString(options.ptr(), "dropout") != nullptr) {
+    return nb::none();
   }
-  AttentionExtras extras;
-  if (log_sum_exp) extras.log_sum_exp = sums;
-  if (weights) extras.weights = probabilities;
-  run_released(most_operations(q.view, k.view),
-               [&] { attention(q.view, k.view, v.view, out.array.view, taken.options, extras); });
+  const CallOptions call = take_call(options);
+  bool wants_gradients = requires_grad(query) || requires_grad(key) || requires_grad(value);
+  for (const Array& array : call.arrays) {
+    if (is_floating(array.view.dtype()) && array.view.dtype() != type_of_sums(q)) return nb::none();
+    wants_gradients = wants_gradients || (array.kind == Kind::torch && requires_grad(array.object));
+  }
+  if (wants_gradients && torch.wants_gradients()) return nb::bool_(true);
+  NewRows out = new_output(q, v, [&] { return new_rows_like(query, q); });
+  run(most_operations(q, k), [&] { attention(q, k, v, out.view, call.options); });
+  return out.give();
+}
+
+// Whether a call must go through torch's dispatcher, which takes longer than a small call: for a subclass, a mode, a
+// transformation or a trace, and what is not on the CPU.
+bool is_watched(nb::handle tensor) {
+  return !is_tensor(tensor) || !nb::object(tensor.attr("is_cpu")).is(nb::bool_(true)) || TorchState::get().is_watched();
+}
+
+// Query, key and value as many queries read them best, and the options.
+struct Inputs {
+  Array query, key, value;
+  CallOptions call;
+
+  Inputs(nb::handle q, nb::handle k, nb::handle v, const nb::dict& options)
+      : query(take_rows(q, "query")), key(near(k, "key")), value(near(v, "value")), call(take_call(options)) {}
+
+  double operations() const { return most_operations(query.view, key.view); }
+
+ private:
+  Array near(nb::handle tensor, std::string_view name) const {
+    Array array = take_rows(tensor, name);
+    if (!is_better_copied(array.view, query.view)) return array;
+    return take_values(nb::object(tensor.attr("contiguous")()), name);
+  }
+};
+
+// (output,) and after it the log-sum-exp and the weights: the first `count` of the three.
+nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::dict& options, nb::handle count) {
+  const std::int64_t wanted = take_whole(count, "count");
+  const Inputs inputs(query, key, value, options);
+  const TensorView &q = inputs.query.view, &k = inputs.key.view;
+  NewRows out = new_output(q, inputs.value.view, [&] { return new_rows_like(query, inputs.query); }), sums, weights;
+  if (wanted > 1) sums = new_rows(rows_of(q), type_of_sums(q));
+  if (wanted > 2) {
+    Dims pairs = rows_of(q);
+    pairs.push_back(k.rank() > 1 ? k.size(-2) : 0);
+    weights = new_rows(pairs, type_of_sums(q));
+  }
+  run(inputs.operations(), [&] {
+    attention(q, k, inputs.value.view, out.view, inputs.call.options,
+              {.log_sum_exp = sums.view, .weights = weights.view});
+  });
   nb::list results;
-  results.append(out.tensor);
-  if (log_sum_exp) results.append(give_array(std::move(sums), Kind::torch));
-  if (weights) results.append(give_array(std::move(probabilities), Kind::torch));
+  results.append(out.give());
+  if (wanted > 1) results.append(sums.give());
+  if (wanted > 2) results.append(weights.give());
   return nb::tuple(results);
 }
 
-// What a forward pass took and gave: `saved`, the output, the log-sum-exp, query, key, value, and `rest`.
-struct Forward {
-  static constexpr std::size_t kQuery = 2, kRest = 5;
+// What a forward pass took and gave: `saved`, the output, the log-sum-exp, query, key and value.
+struct Forward : Inputs {
+  Array out, log_sum_exp;
 
-  std::vector<nb::object> rest;
-  Array out, log_sum_exp, query, key, value;
-  CallOptions call;
-
-  Forward(const nb::tuple& saved, const nb::tuple& plain, nb::handle threads)
-      : rest(entries(saved, kRest)),
+  Forward(const nb::tuple& saved, const nb::dict& options)
+      : Inputs(saved[2], saved[3], saved[4], options),
         out(take_rows(saved[0], "out")),
-        log_sum_exp(take_rows(saved[1], "log_sum_exp")),
-        query(take_rows(saved[kQuery], "query")),
-        key(take_near(saved[kQuery + 1], "key", query.view)),
-        value(take_near(saved[kQuery + 2], "value", query.view)),
-        call(take_call(plain, rest, take_count(threads, "threads"))) {}
+        log_sum_exp(take_rows(saved[1], "log_sum_exp")) {}
 
-  double operations() const { return 4 * most_operations(query.view, key.view); }
+  double operations() const { return 4 * Inputs::operations(); }
 };
 
-// Places for gradients, new tensors like others.
-struct Gradients {
-  nb::list tensors;
-  std::vector<WritableArray> arrays;
+// Gradients in the order in which qkv.torch has its tensors: None for those that need none.
+class Gradients {
+ public:
+  explicit Gradients(const nb::tuple& needs) : needs_(needs) {}
 
-  // Of a tensor that needs none, None.
-  MutableTensorView place(nb::handle like, bool needed = true) {
-    if (!needed) {
-      tensors.append(nb::none());
-      return {};
-    }
-    NewTensor made = empty_like(like);
-    tensors.append(made.tensor);
-    return arrays.emplace_back(std::move(made.array)).view;
+  template <class... Known>
+  MutableTensorView place(nb::handle like, const Known&... rows) {
+    NewRows& made = made_.emplace_back();
+    if (take_flag(nb::object(needs_[made_.size() - 1]), "needs")) made = new_rows_like(like, rows...);
+    return made.view;
   }
+  nb::tuple give() {
+    nb::list given;
+    for (NewRows& each : made_) given.append(each.view ? each.give() : nb::object(nb::none()));
+    while (nb::len(given) < nb::len(needs_)) given.append(nb::none());
+    return nb::tuple(given);
+  }
+
+ private:
+  nb::tuple needs_;
+  std::vector<NewRows> made_{};
 };
 
-// A gradient for each of query, key, value and `rest` that `needs` says True of, None for the others.
-nb::tuple backward(nb::handle grad_out, const nb::tuple& saved, const nb::tuple& plain, const nb::tuple& needs,
-                   nb::handle threads) {
-  Forward forward(saved, plain, threads);
-  const Array gradient = take_rows(grad_out, "grad_out");
-  if (nb::len(needs) + Forward::kQuery != nb::len(saved)) throw TypeError("needs must have an entry for each input");
-  Gradients made;
-  const auto place = [&] {
-    const std::size_t i = nb::len(made.tensors);
-    const nb::object like = saved[i + Forward::kQuery];
-    return made.place(like, take_flag(nb::object(needs[i]), "needs") && !like.is_none());
+AttentionGradients place_parameters(Gradients& made, const nb::dict& options) {
+  AttentionGradients places;
+  const auto parts = [&](const char* keyword, const char* kind) -> nb::object {
+    const nb::handle given = PyDict_GetItemString(options.ptr(), keyword);
+    const nb::object found = given.is_valid() ? parts_of(given, kind) : nb::object();
+    return found.is_valid() ? found : nb::object(nb::make_tuple());
   };
-  AttentionGradients gradients{.query = place(), .key = place(), .value = place()};
-  if (!forward.rest.empty()) {
-    gradients.sinks = place();
-    for (int i = 0; i < 4; ++i) made.tensors.append(nb::none());  // mask, lengths, documents, seed
-    while (nb::len(made.tensors) < nb::len(needs)) gradients.bias.push_back(place());
+  if (options.contains("sinks")) places.sinks = made.place(nb::object(options["sinks"]));
+  for (const nb::handle part : parts("bias", "Bias")) {
+    const std::string name = take_text(nb::object(part[0]), "bias");
+    auto& of_kind = name == "view" ? places.bias : name == "alibi" ? places.alibi_slopes : places.tables;
+    of_kind.push_back(made.place(nb::object(nb::object(part[1])[0])));
   }
-  run_released(forward.operations(), [&] {
+  for (const nb::handle part : parts("score", "Score")) {
+    const nb::object arguments = part[1];
+    const std::size_t count = nb::len(arguments);
+    places.score.w_query = made.place(nb::object(arguments[0]));
+    if (count > 2) places.score.w_key = made.place(nb::object(arguments[1]));
+    if (count > 1) places.score.v = made.place(nb::object(arguments[count - 1]));
+  }
+  return places;
+}
+
+// A gradient for each of query, key, value and the tensors of the options that `needs` says True of, None for the
+// others.
+nb::tuple backward(nb::handle grad_out, const nb::tuple& saved, const nb::dict& options, const nb::tuple& needs) {
+  const Forward forward(saved, options);
+  const Array gradient = take_rows(grad_out, "grad_out");
+  Gradients made(needs);
+  const MutableTensorView query = made.place(nb::object(saved[2]), forward.query),
+                          key = made.place(nb::object(saved[3]), forward.key),
+                          value = made.place(nb::object(saved[4]), forward.value);
+  AttentionGradients places = place_parameters(made, options);
+  places.query = query;
+  places.key = key;
+  places.value = value;
+  run(forward.operations(), [&] {
     attention_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
-                       forward.log_sum_exp.view, gradient.view, forward.call.options, gradients);
+                       forward.log_sum_exp.view, gradient.view, forward.call.options, places);
   });
-  return nb::tuple(made.tensors);
+  return made.give();
 }
 
 // The tangents of query, key and value, which may be None; keeps their arrays alive.
@@ -158,7 +210,6 @@ struct Tangents {
   explicit Tangents(const nb::tuple& given) {
     constexpr const char* kNames[] = {"tangent_query", "tangent_key", "tangent_value"};
     TensorView* const places[] = {&views.query, &views.key, &views.value};
-    if (nb::len(given) != arrays.size()) throw TypeError("tangents must have 3 entries");
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       if (nb::object(given[i]).is_none()) continue;
       arrays[i] = take_rows(given[i], kNames[i]);
@@ -168,53 +219,57 @@ struct Tangents {
 };
 
 // The tangent of the output.
-nb::object jvp(const nb::tuple& tangents, const nb::tuple& saved, const nb::tuple& plain, nb::handle threads) {
-  Forward forward(saved, plain, threads);
+nb::object jvp(const nb::tuple& tangents, const nb::tuple& saved, const nb::dict& options) {
+  const Forward forward(saved, options);
   const Tangents along(tangents);
-  const NewTensor out = empty_like(nb::object(saved[0]));
-  Tensor sums = Tensor::uninitialized(forward.log_sum_exp.view.shape(), forward.log_sum_exp.view.dtype());
+  NewRows out = new_rows_like(nb::object(saved[0]));
+  NewRows sums = new_rows(forward.log_sum_exp.view.shape(), forward.log_sum_exp.view.dtype());
   run_released(forward.operations(), [&] {
     attention_jvp(forward.query.view, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
-                  along.views, forward.call.options, {.out = out.array.view, .log_sum_exp = sums});
+                  along.views, forward.call.options, {.out = out.view, .log_sum_exp = sums.view});
   });
-  return out.tensor;
+  return out.give();
 }
 
 // The gradients of query, key, value and grad_out.
 nb::tuple double_backward(const nb::tuple& tangents, nb::handle grad_out, const nb::tuple& saved,
-                          const nb::tuple& plain, nb::handle threads) {
-  Forward forward(saved, plain, threads);
+                          const nb::dict& options) {
+  const Forward forward(saved, options);
   const Array gradient = take_rows(grad_out, "grad_out");
   const Tangents along(tangents);
-  Gradients made;
-  const auto place = [&](std::size_t i) { return made.place(nb::object(saved[i])); };
-  const AttentionSecondGradients gradients{
-      .query = place(2), .key = place(3), .value = place(4), .grad_out = made.place(grad_out)};
+  NewRows made[] = {new_rows_like(nb::object(saved[2])), new_rows_like(nb::object(saved[3])),
+                    new_rows_like(nb::object(saved[4])), new_rows_like(grad_out)};
   run_released(2 * forward.operations(), [&] {
-    attention_double_backward(forward.query.view, forward.key.view, forward.value.view, forward.out.view,
-                              forward.log_sum_exp.view, gradient.view, along.views, forward.call.options, gradients);
+    attention_double_backward(
+        forward.query.view, forward.key.view, forward.value.view, forward.out.view, forward.log_sum_exp.view,
+        gradient.view, along.views, forward.call.options,
+        {.query = made[0].view, .key = made[1].view, .value = made[2].view, .grad_out = made[3].view});
   });
-  return nb::tuple(made.tensors);
+  return nb::make_tuple(made[0].give(), made[1].give(), made[2].give(), made[3].give());
 }
 
 }  // namespace
 
 void bind_tensors(nb::module_& module) {
 #define QKV_TUPLE "tuple[typing.Any, ...]"
-  module.def("_tensor_attention", &forward, "query"_a, "key"_a, "value"_a, "rest"_a, "plain"_a, "log_sum_exp"_a,
-             "weights"_a, "threads"_a,
-             nb::sig("def _tensor_attention(query: Array, key: Array, value: Array, rest: " QKV_TUPLE
-                     ", plain: " QKV_TUPLE ", log_sum_exp: bool, weights: bool, threads: int) -> " QKV_TUPLE));
-  module.def("_tensor_backward", &backward, "grad_out"_a, "saved"_a, "plain"_a, "needs"_a, "threads"_a,
-             nb::sig("def _tensor_backward(grad_out: Array, saved: " QKV_TUPLE ", plain: " QKV_TUPLE
-                     ", needs: tuple[bool, ...], threads: int) -> " QKV_TUPLE));
-  module.def("_tensor_jvp", &jvp, "tangents"_a, "saved"_a, "plain"_a, "threads"_a,
-             nb::sig("def _tensor_jvp(tangents: " QKV_TUPLE ", saved: " QKV_TUPLE ", plain: " QKV_TUPLE
-                     ", threads: int) -> typing.Any"));
-  module.def("_tensor_double_backward", &double_backward, "tangents"_a, "grad_out"_a, "saved"_a, "plain"_a, "threads"_a,
+#define QKV_OPTIONS "options: dict[str, typing.Any]"
+#define QKV_TENSORS "query: Array, key: Array, value: Array, " QKV_OPTIONS
+  module.def("_attend", &attend, "query"_a, "key"_a, "value"_a, "options"_a,
+             nb::sig("def _attend(" QKV_TENSORS ") -> typing.Any"));
+  module.def("_is_watched", &is_watched, "tensor"_a, nb::sig("def _is_watched(tensor: Array) -> bool"));
+  module.def("_tensor_attention", &forward, "query"_a, "key"_a, "value"_a, "options"_a, "count"_a,
+             nb::sig("def _tensor_attention(" QKV_TENSORS ", count: int) -> " QKV_TUPLE));
+  module.def("_tensor_backward", &backward, "grad_out"_a, "saved"_a, "options"_a, "needs"_a,
+             nb::sig("def _tensor_backward(grad_out: Array, saved: " QKV_TUPLE ", " QKV_OPTIONS
+                     ", needs: tuple[bool, ...]) -> " QKV_TUPLE));
+  module.def("_tensor_jvp", &jvp, "tangents"_a, "saved"_a, "options"_a,
+             nb::sig("def _tensor_jvp(tangents: " QKV_TUPLE ", saved: " QKV_TUPLE ", " QKV_OPTIONS ") -> typing.Any"));
+  module.def("_tensor_double_backward", &double_backward, "tangents"_a, "grad_out"_a, "saved"_a, "options"_a,
              nb::sig("def _tensor_double_backward(tangents: " QKV_TUPLE ", grad_out: Array, saved: " QKV_TUPLE
-                     ", plain: " QKV_TUPLE ", threads: int) -> " QKV_TUPLE));
+                     ", " QKV_OPTIONS ") -> " QKV_TUPLE));
 #undef QKV_TUPLE
+#undef QKV_OPTIONS
+#undef QKV_TENSORS
 }
 
 }  // namespace qkv::python

@@ -38,8 +38,12 @@ const TorchState& TorchState::get() {
 }
 
 bool TorchState::is_watched() const {
-  return number_of(called(modes_)) > 0 || called(transformed_).ptr() == Py_True || called(autocast_).ptr() == Py_True ||
-         !called(trace_).is_none() || number_of(nb::steal(PyObject_GetAttr(forward_mode_.ptr(), level_.ptr()))) >= 0;
+  return number_of(called(modes_)) > 0 || called(transformed_).ptr() == Py_True || !called(trace_).is_none();
+}
+
+bool TorchState::is_changed() const {
+  return is_watched() || called(autocast_).ptr() == Py_True ||
+         number_of(nb::steal(PyObject_GetAttr(forward_mode_.ptr(), level_.ptr()))) >= 0;
 }
 
 bool TorchState::wants_gradients() const { return called(gradients_).ptr() == Py_True; }

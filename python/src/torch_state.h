@@ -10,8 +10,10 @@ class TorchState {
   // torch must be imported.
   static const TorchState& get();
 
-  // Whether a mode, a transformation, forward mode or a trace wants to see every operation.
+  // Whether a mode, a transformation or a trace wants to see every operation.
   bool is_watched() const;
+  // Or forward mode or autocast, which change what is computed.
+  bool is_changed() const;
   bool wants_gradients() const;  // torch.is_grad_enabled()
   int threads() const;           // torch.get_num_threads()
 

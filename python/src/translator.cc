@@ -24,7 +24,7 @@ TranslateOptions take_translate_options(const nb::kwargs& keywords) {
     } else if (name == "split") {
       options.split = take_flag(value, name);
     } else if (name == "threads") {
-      options.threads = take_count(value, name);
+      options.threads = take_threads(value);
     } else if (name == "line") {
       options.stream.line = take_seed(value, name);
     } else if (value.is_none()) {

@@ -81,7 +81,7 @@ def test_documents_and_boolean():
 
 def test_a_row_without_keys_is_zero():
     x = draw(2, 3, 4)
-    out, lse = qkv.attention(x, x, x, mask=qkv.Mask.boolean(numpy.zeros((3, 3), bool)), want=("log_sum_exp",))
+    out, lse = qkv.attention(x, x, x, mask=qkv.Mask.boolean(numpy.zeros((3, 3), bool)), return_lse=True)
     assert not out.any() and numpy.isneginf(lse).all()
 
 
@@ -106,23 +106,22 @@ def test_out_is_written_in_place():
 
 def test_extras():
     query, key, value = draw(1, 2, 3, 4), draw(1, 2, 5, 4), draw(1, 2, 5, 4)
-    out, weights, lse, top, received = qkv.attention(
-        query, key, value, want=("weights", "log_sum_exp", ("top_keys", 2), "received")
-    )
+    stats = qkv.attention_stats(query, key, value, weights=True, top_keys=2, received=True)
+    assert (stats.out == qkv.attention(query, key, value)).all() and stats.entropy is None
     logits = numpy.einsum("bhid,bhjd->bhij", query.astype("f8"), key.astype("f8")) / 2
     exact = numpy.exp(logits) / numpy.exp(logits).sum(-1, keepdims=True)
-    numpy.testing.assert_allclose(weights, exact, atol=1e-6)
-    numpy.testing.assert_allclose(lse, numpy.log(numpy.exp(logits).sum(-1)), atol=1e-6)
-    numpy.testing.assert_array_equal(top, numpy.argsort(-exact, -1)[..., :2])
-    numpy.testing.assert_allclose(received, exact.sum(2), atol=1e-6)
+    numpy.testing.assert_allclose(stats.weights, exact, atol=1e-6)
+    numpy.testing.assert_allclose(stats.log_sum_exp, numpy.log(numpy.exp(logits).sum(-1)), atol=1e-6)
+    numpy.testing.assert_array_equal(stats.top_keys, numpy.argsort(-exact, -1)[..., :2])
+    numpy.testing.assert_allclose(stats.received, exact.sum(2), atol=1e-6)
 
 
 def test_gradients_are_differences():
     query, key, value, grad = (draw(1, 1, 3, 4, dtype="f8") for _ in range(4))
-    out, lse = qkv.attention(query, key, value, want=("log_sum_exp",))
+    out, lse = qkv.attention(query, key, value, return_lse=True)
     got = qkv.attention_backward(query, key, value, out, lse, grad)
     step = 1e-6
-    for place, gradient in enumerate(got):
+    for place, gradient in enumerate((got.query, got.key, got.value)):
         for index in numpy.ndindex(gradient.shape):
             moved = [query.copy(), key.copy(), value.copy()]
             moved[place][index] += step
@@ -132,16 +131,38 @@ def test_gradients_are_differences():
             assert abs((up - down) / (2 * step) - gradient[index]) < 1e-8
 
 
+def test_gradients_of_parameters():
+    x, grad = draw(1, 2, 3, 4, dtype="f8"), draw(1, 2, 3, 4, dtype="f8")
+    slopes, added, table = draw(2, dtype="f8"), draw(3, 3, dtype="f8"), draw(3, 2, dtype="f8")
+    sinks = draw(2, dtype="f8")
+
+    def given():
+        return {"bias": qkv.Bias.alibi(slopes) + added + qkv.Bias.clipped(table), "sinks": sinks}
+
+    out, lse = qkv.attention(x, x, x, return_lse=True, **given())
+    assert qkv.attention_backward(x, x, x, out, lse, grad, **given()).bias == ()
+    got = qkv.attention_backward(x, x, x, out, lse, grad, parameters=True, **given())
+    assert got.w_query is None
+    for array, gradient in ((slopes, *got.alibi_slopes), (added, *got.bias), (table, *got.tables), (sinks, got.sinks)):
+        for index in numpy.ndindex(array.shape):
+            before, step, sums = array[index], 1e-6, []
+            for sign in (1, -1):
+                array[index] = before + sign * step
+                sums.append((qkv.attention(x, x, x, **given()) * grad).sum())
+            array[index] = before
+            assert abs((sums[0] - sums[1]) / (2 * step) - gradient[index]) < 1e-8
+
+
 def test_jvp_of_values_is_attention_to_the_tangents():
     x, tangent = draw(1, 1, 3, 4, dtype="f8"), draw(1, 1, 3, 4, dtype="f8")
-    out, lse = qkv.attention(x, x, x, want=("log_sum_exp",))
+    out, lse = qkv.attention(x, x, x, return_lse=True)
     moved, _ = qkv.attention_jvp(x, x, x, out, lse, tangent_value=tangent)
     numpy.testing.assert_allclose(moved, expected(x, x, tangent), atol=1e-14)
 
 
 def test_merge_joins_disjoint_keys():
     query, key, value = draw(1, 1, 2, 4), draw(1, 1, 6, 4), draw(1, 1, 6, 4)
-    parts = [qkv.attention(query, key[:, :, s], value[:, :, s], want=("log_sum_exp",)) for s in (slice(0, 2), slice(2, 6))]
+    parts = [qkv.attention(query, key[:, :, s], value[:, :, s], return_lse=True) for s in (slice(0, 2), slice(2, 6))]
     merged, _ = qkv.merge_attention(*parts[0], *parts[1])
     numpy.testing.assert_allclose(merged, expected(query, key, value), atol=2e-6)
 
@@ -226,9 +247,11 @@ X = numpy.zeros((2, 3, 4), "f4")
         ({"softcap": 1.0}, TypeError, "unexpected keyword argument 'softcap'"),
         ({"dropout": 0.5}, ValueError, "dropout needs a seed"),
         ({"precision": "low"}, ValueError, 'must be one of "exact", "reduced"'),
-        ({"want": "weights"}, TypeError, "want must be a tuple"),
-        ({"want": ("weight",)}, ValueError, "known are log_sum_exp"),
-        ({"want": ("weights", "weights")}, ValueError, "twice"),
+        ({"weights": True}, TypeError, "unexpected keyword argument 'weights'"),
+        ({"return_lse": 1}, TypeError, "return_lse must be True or False"),
+        ({"threads": 0}, ValueError, "threads must be a number from 1, or None"),
+        ({"offsets_query": [0, 3], "cu_seqlens_q": [0, 3]}, ValueError, "offsets_query and cu_seqlens_q are one argument"),
+        ({"cu_seqlens_k": [0, 3], "offsets_key": [0, 3]}, ValueError, "offsets_key and cu_seqlens_k are one argument"),
     ],
 )
 def test_keywords_that_do_not_fit(keywords, error, says):
@@ -265,6 +288,8 @@ def test_lists_are_taken_where_arrays_of_whole_numbers_are():
     rows = x[0].swapaxes(0, 1)
     packed = [qkv.attention(rows, rows, rows, offsets_query=o, offsets_key=o) for o in ([0, 1, 4], numpy.array([0, 1, 4]))]
     assert (packed[0] == packed[1]).all()
+    named = qkv.attention(rows, rows, rows, cu_seqlens_q=[0, 1, 4], cu_seqlens_k=[0, 1, 4], offsets_query=None)
+    assert (named == packed[0]).all()
 
 
 @pytest.mark.parametrize(

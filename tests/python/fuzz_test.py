@@ -143,13 +143,13 @@ def check(seed):
     value = draw.strided((batch, kv_heads, k_len, value_dim), of)
     keywords, visible, added = rules(draw, batch, heads, q_len, k_len, dtype)
     if draw.chance(0.3):
-        keywords["want"] = ("log_sum_exp",)
+        keywords["return_lse"] = True
     if draw.chance(0.2):
         keywords["out"] = numpy.full((batch, heads, q_len, value_dim), numpy.nan).astype(of)
     given = [query, key, value]
     spoilt = draw.chance(0.3)
     if spoilt:
-        place = draw.one(0, 1, 2, "mask", "bias", "scale", "out", "want", "sinks", "offsets_query", "block_table", "seed", "no_such")
+        place = draw.one(0, 1, 2, "mask", "bias", "scale", "out", "return_lse", "sinks", "offsets_query", "block_table", "seed", "no_such")
         wrong = draw.nonsense(query)
         if isinstance(place, int):
             given[place] = wrong
@@ -187,7 +187,7 @@ def throw(seed):
     function = getattr(qkv, draw.one(*FUNCTIONS))
     array = draw.strided((2, 2, 5, 4), draw.one("f4", "f8", "i4", "i8", "?"))
     given = [array if draw.chance(0.5) else draw.nonsense(array) for _ in range(draw.one(1, 1, 2, 3, 4, 5, 6))]
-    keyword = draw.one({}, {"mask": qkv.Mask.causal()}, {"want": draw.nonsense(array)}, {"out": array}, {"seed": 1})
+    keyword = draw.one({}, {"mask": qkv.Mask.causal()}, {"return_lse": draw.nonsense(array)}, {"out": array}, {"seed": 1})
     try:
         function(*given, **keyword)
     except (*REFUSALS, OSError) as refusal:

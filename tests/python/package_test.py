@@ -1,5 +1,6 @@
 """What the package says of itself: stubs, types, and the examples of its docstrings."""
 
+import dataclasses
 import doctest
 import importlib.metadata
 import json
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 import qkv
 
@@ -31,6 +33,23 @@ def test_types_are_strict():
     pytest.importorskip("mypy")
     found = python("-m", "mypy", "--cache-dir", "/dev/null")
     assert found.returncode == 0, found.stdout
+
+
+def test_statistics_and_masks_are_those_of_the_library():
+    """qkv.options says what there is, the extension knows it: each word of one is a word of the other."""
+    from qkv.options import AttentionOptions, StatsOptions
+    from qkv.results import AttentionStats
+
+    names = [field.name for field in dataclasses.fields(AttentionStats)]
+    asked = StatsOptions.__annotations__.keys() - AttentionOptions.__annotations__.keys()
+    assert {*names} - {"out", "log_sum_exp", "top_weights"} == asked
+    x, rows = numpy.zeros((1, 2, 4, 3), "f"), numpy.zeros((1, 3), "i8")
+    given = {"top_keys": 2, "block_weights": (2, 2), "row_weights": rows}
+    stats = qkv.attention_stats(x, x, x, **{name: given.get(name, True) for name in asked})
+    assert [name for name in names if getattr(stats, name) is None] == []
+    program = python("-m", "qkv", "attend", "--help").stdout
+    for name in ("window", "dilated", "chunks", "prefix", "lengths", "documents"):
+        assert f"--{name}" in program and hasattr(qkv.Mask, name)
 
 
 def test_licences_of_what_is_compiled_in():

@@ -97,12 +97,12 @@ def test_integers_and_bools_are_no_floats():
         (lambda: qkv.Mask.causal() & 3, "an operand of & must be a mask such as qkv.Mask.causal(), an array of bool, or \"causal\", got int"),
         (lambda: qkv.Mask.causal() & None, "an operand of & must be a mask"),
         (lambda: qkv.Mask.causal() & X, "an operand of & must be bool"),
-        (lambda: qkv.Bias.view(X) + qkv.Mask.causal(), "an operand of + must be a bias such as qkv.Bias.view(array)"),
-        (lambda: qkv.Bias.view(X) + X, "an operand of + must be a bias"),
-        (lambda: X + qkv.Bias.view(X), "an operand of + must be a bias"),
-        (lambda: qkv.Mask(), "no constructor"),
+        (lambda: qkv.Bias.view(X) + qkv.Mask.causal(), "an operand of + must be a bias such as qkv.Bias.alibi(slopes), or an array of floats"),
+        (lambda: qkv.Bias.view(X) + [1.0], "an operand of + must be a bias"),
+        (lambda: X.astype("i4") + qkv.Bias.view(X), "an operand of + must be float32"),
         (lambda: qkv.Mask.__new__(qkv.Mask) & qkv.Mask.causal(), "an operand of & must be a mask"),
         (lambda: qkv.attention(X, X, X, mask=qkv.Mask.__new__(qkv.Mask)), "mask must be a mask"),
+        (lambda: qkv.attention(X, X, X, mask=qkv.Mask(("window", (1,)))), "window takes 3 arguments"),
         (lambda: qkv.dropout_mask(None, 0.5, 1), "shape must be whole numbers"),
         (lambda: qkv.dropout_mask("22", 0.5, 1), "shape must be whole numbers"),
         (lambda: qkv.KeyValueCache(heads=3), "incompatible"),
@@ -114,11 +114,10 @@ def test_integers_and_bools_are_no_floats():
         (lambda: qkv.attention(X, X, X, window=4), "keyword argument 'window'; mask=qkv.Mask.window(...) is one"),
         (lambda: qkv.attention(X, X, X, lengths=[2]), "keyword argument 'lengths'; mask=qkv.Mask.lengths(...) is one"),
         (lambda: qkv.attention(X, X, X, scale=numpy.array(0.5)), "scale must be a number, got ndarray; scale.item() is one"),
-        (lambda: qkv.attention(X, X, X, want=3), "want must be a tuple of names"),
-        (lambda: qkv.attention(X, X, X, want=(3,)), "a name in want must be a str"),
+        (lambda: qkv.attention_stats(X, X, X, weights=1), "weights must be True or False"),
+        (lambda: qkv.attention_stats(X, X, X, return_lse=True), "unexpected keyword argument 'return_lse'"),
         (lambda: qkv.attention(X, X, X, sinks=[0.0, 1.0]), "sinks must be an array"),
         (lambda: qkv.attention(X, X, X, score=None), "score must be"),
-        (lambda: qkv.attention(X, X, X, threads=None), "threads must be a whole number"),
         (lambda: qkv.attention_backward(X, X, X, X, X, None), "grad_out must be an array"),
         (lambda: qkv.attention_jvp(X, X, X, X, X[0], tangent_key=1), "tangent_key must be an array"),
         (lambda: qkv.merge_attention(X, X, X, None), "other_log_sum_exp must be an array"),
@@ -156,14 +155,15 @@ def test_arguments_of_another_type(call, says):
         ({"mask": qkv.Mask.boolean(numpy.ones((3, 4), bool))}, "mask"),
         ({"mask": qkv.Mask.lengths(numpy.array([1, 2, 3]))}, "lengths"),
         ({"bias": qkv.Bias.view(X.astype("f8"))}, "bias"),
-        ({"want": (("top_keys", 0),)}, "top_keys needs a number from 1"),
-        ({"want": (("block_weights", (0, 1)),)}, "block_weights needs two numbers from 1"),
+        ({"top_keys": 0}, "top_keys needs a number from 1"),
+        ({"block_weights": (0, 1)}, "block_weights needs two numbers from 1"),
         ({"score": "cosine"}, 'score must be one of "scaled_dot", "dot"'),
     ],
 )
 def test_values_that_do_not_fit(keywords, says):
     with pytest.raises(ValueError) as caught:
-        qkv.attention(X, X, X, **keywords)
+        call = qkv.attention_stats if "top_keys" in keywords or "block_weights" in keywords else qkv.attention
+        call(X, X, X, **keywords)
     assert says in str(caught.value)
 
 
@@ -199,12 +199,12 @@ def test_more_than_there_is_memory_for():
     with pytest.raises(MemoryError):
         qkv.attention(wide, key, value)
     with pytest.raises(MemoryError):
-        qkv.attention(X, X, X, want=(("top_keys", 10**15),))
+        qkv.attention_stats(X, X, X, top_keys=10**15)
     # What does not fit together either is refused for that.
     with pytest.raises(ValueError, match="value"):
         qkv.attention(wide, key, X[:1])
     with pytest.raises(ValueError, match="key"):
-        qkv.attention(wide, X, X, want=(("top_keys", 10**4),))
+        qkv.attention_stats(wide, X, X, top_keys=10**4)
     with pytest.raises(ValueError, match="too many elements"):
         qkv.dropout_mask((1 << 40,) * 3, 0.5, seed=1)
     assert (qkv.attention(X, X, X) == 0).all()

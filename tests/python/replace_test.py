@@ -83,8 +83,7 @@ def test_encoder_layers_call_our_attention(monkeypatch):
     """With the attention inside alone swapped, torch's fast path would never call it."""
     _, ours, _ = both(nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, batch_first=True), 2))
     calls = []
-    operator = qkv.torch.operators.attention
-    monkeypatch.setattr(qkv.torch.operators, "attention", lambda *given: calls.append(1) or operator(*given))
+    monkeypatch.setattr(qkv.torch.layers, "attention", lambda *g, **o: calls.append(1) or qkv.torch.attention(*g, **o))
     padding = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
     with torch.no_grad():
         ours.eval()(torch.randn(2, 7, 16), src_key_padding_mask=padding)

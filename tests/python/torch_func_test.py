@@ -48,10 +48,10 @@ TRANSFORMATIONS = {
 def test_transformations_of_torch_func(name, mask):
     torch.manual_seed(0)
     given = (*triple(grad=False), torch.randn(1, 4, 5, 6, dtype=torch.float64))
-    visible = {"mask": VISIBLE} if mask else {"causal": "bottom-right"}
+    visible = {"mask": VISIBLE if mask else qkv.Mask.causal("bottom-right")}
 
     def ours(q, k, v, bias=None):
-        return qkv.torch.attention(q, k, v, bias=() if bias is None else bias, **visible)
+        return qkv.torch.attention(q, k, v, bias=bias, **visible)
 
     def theirs(q, k, v, bias=0.0):
         return expected(q, k, v, VISIBLE, bias)[0]
@@ -62,7 +62,7 @@ def test_transformations_of_torch_func(name, mask):
 
 def test_vmap_gives_the_bits_of_each_call():
     query, key, value = triple(torch.float32, grad=False)
-    call = lambda *given: qkv.torch.attention(*given, window=(2, 1), want=("weights", "log_sum_exp"))  # noqa: E731
+    call = lambda *given: qkv.torch.attention(*given, mask=qkv.Mask.window(2, 1), return_lse=True)  # noqa: E731
     for one, other in zip(torch.vmap(call)(query, key, value), call(query, key, value)):
         assert torch.equal(one, other)
     drops = lambda x: qkv.torch.attention(x, x, x, dropout=0.5)  # noqa: E731

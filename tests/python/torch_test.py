@@ -51,20 +51,21 @@ def test_values_and_extras():
     visible = torch.rand(2, 1, 5, 6) < 0.7
     visible[..., 0] = True
     bias, sinks = draw(1, 4, 5, 6), draw(4)
-    out, weights, log_sum_exp = qkv.torch.attention(
-        query, key, value, mask=visible, bias=[bias, 2 * bias], soft_cap=1.5, scale=0.7, sinks=sinks,
-        want=("weights", "log_sum_exp"),
-    )  # fmt: skip
+    options = {"mask": visible, "soft_cap": 1.5, "scale": 0.7, "sinks": sinks}
+    stats = qkv.torch.attention_stats(query, key, value, bias=qkv.Bias.view(bias) + 2 * bias, weights=True, **options)
+    out, weights, log_sum_exp = stats.out, stats.weights, stats.log_sum_exp
     theirs, their_weights = expected(query, key, value, visible, 3 * bias, 0.7, 1.5, sinks)
     torch.testing.assert_close(out, theirs)
     torch.testing.assert_close(weights, their_weights.detach())
     assert not weights.requires_grad and not log_sum_exp.requires_grad
-    with torch.no_grad():  # the other path, each extra alone
-        for name, each in (("weights", weights), ("log_sum_exp", log_sum_exp)):
-            again = qkv.torch.attention(
-                query, key, value, mask=visible, bias=3 * bias, soft_cap=1.5, scale=0.7, sinks=sinks, want=(name,)
-            )
-            torch.testing.assert_close(again[1], each)
+    for grad in (False, True):
+        with torch.set_grad_enabled(grad):
+            out, lse = qkv.torch.attention(query, key, value, bias=3 * bias, return_lse=True, **options)
+            torch.testing.assert_close(lse, log_sum_exp)
+            more = qkv.torch.attention_stats(query, key, value, bias=3 * bias, weights=True, entropy=True, top_keys=1, **options)
+            torch.testing.assert_close(more.weights, weights)
+            torch.testing.assert_close(more.top_weights[..., 0], weights.amax(-1))
+            assert more.out.requires_grad == grad and out.requires_grad == grad and not more.entropy.requires_grad
 
 
 def test_masks_of_positions_lengths_and_documents():
@@ -73,11 +74,11 @@ def test_masks_of_positions_lengths_and_documents():
     same = (ids[:, :, None] == ids[:, None])[:, None]
     lengths = torch.tensor([6, 3])
     short = (torch.arange(6) < lengths[:, None])[:, None, None]
-    out = qkv.torch.attention(query, key, value, causal="top-left", window=(1, 0), documents=ids)
+    out = qkv.torch.attention(query, key, value, mask=qkv.Mask.causal() & qkv.Mask.window(1, 0) & qkv.Mask.documents(ids))
     torch.testing.assert_close(out, expected(query, key, value, same & causal(6, 6, 1))[0])
-    out = qkv.torch.attention(query, key, value, lengths=lengths)
+    out = qkv.torch.attention(query, key, value, mask=qkv.Mask.lengths(lengths))
     torch.testing.assert_close(out, expected(query, key, value, short)[0])
-    out = qkv.torch.attention(query[:, :, :3], key, value, causal="bottom-right", window=(2, -1))
+    out = qkv.torch.attention(query[:, :, :3], key, value, mask=qkv.Mask.causal("bottom-right") & qkv.Mask.window(2, -1))
     torch.testing.assert_close(out, expected(query[:, :, :3], key, value, causal(3, 6, 2))[0])
 
 
@@ -136,14 +137,14 @@ def test_heads_split_from_long_rows():
     near = [x.contiguous().requires_grad_() for x in heads]
     far = [x.detach().requires_grad_() for x in heads]
     for inputs in (near, far):
-        qkv.torch.attention(*inputs, causal="top-left").square().sum().backward()
+        qkv.torch.attention(*inputs, mask="causal").square().sum().backward()
     theirs = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
-    torch.testing.assert_close(qkv.torch.attention(*heads, causal="top-left"), theirs, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(qkv.torch.attention(*heads, mask="causal"), theirs, atol=1e-5, rtol=1e-5)
     for one, other in zip(near, far):
         assert torch.equal(one.grad, other.grad)
 
 
-@pytest.mark.parametrize("options", [{}, {"causal": "bottom-right"}, {"window": (2, 1), "scale": 0.3}])
+@pytest.mark.parametrize("options", [{}, {"mask": qkv.Mask.causal("bottom-right")}, {"mask": qkv.Mask.window(2, 1), "scale": 0.3}])
 def test_gradcheck_and_gradgradcheck(options):
     inputs = triple()
     call = lambda *given: qkv.torch.attention(*given, **options)  # noqa: E731
@@ -155,9 +156,55 @@ def test_gradcheck_of_bias_sinks_soft_cap_and_dropout():
     query, key, value = triple()
     first, second, sinks = draw(1, 4, 5, 6), draw(6), draw(4)
     call = lambda q, k, v, a, b, s: qkv.torch.attention(  # noqa: E731
-        q, k, v, bias=[a, b], sinks=s, soft_cap=2.0, dropout=0.3, seed=4
+        q, k, v, bias=qkv.Bias.view(a) + b, sinks=s, soft_cap=2.0, dropout=0.3, seed=4
     )
     assert torch.autograd.gradcheck(call, (query, key, value, first, second, sinks))
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5", "clipped", "shaw", "swin", "additive", "concat", "bilinear"])
+def test_gradcheck_of_tables_and_scores(name):
+    """Which qkv.attention() itself takes, too, with the same numbers."""
+    query, key, value = triple(head_dim=4, q_len=6)
+    shapes = {"alibi": [(4,)], "t5": [(8, 4)], "clipped": [(5, 4)], "shaw": [(5, 4)], "swin": [(15, 4)]}
+    shapes |= {"additive": [(3, 4), (3, 4), (3,)], "concat": [(3, 8), (3,)], "bilinear": [(4, 4)]}
+    more = {"t5": (True, 8), "swin": (2, 3)}.get(name, ())
+    keyword = "bias" if hasattr(qkv.Bias, name) else "score"
+    make = getattr(qkv.Bias if keyword == "bias" else qkv.Score, name)
+    call = lambda q, k, v, *parameters: qkv.torch.attention(q, k, v, **{keyword: make(*parameters, *more)})  # noqa: E731
+    parameters = [draw(*shape) for shape in shapes[name]]
+    assert torch.autograd.gradcheck(call, (query, key, value, *parameters))
+    arrays = [x.detach().numpy() for x in (query, key, value, *parameters)]
+    own = qkv.attention(*arrays[:3], **{keyword: make(*arrays[3:], *more)})
+    torch.testing.assert_close(call(query, key, value, *parameters).detach(), torch.from_numpy(own), rtol=0, atol=0)
+
+
+def test_options_are_those_of_arrays():
+    """Masks, packed and paged rows, statistics: the numbers that qkv.attention() gives of the same memory."""
+    torch.manual_seed(0)
+    x, rows = torch.randn(2, 4, 6, 8), torch.randn(9, 4, 8)
+    pages = torch.randn(4, 3, 2, 8)
+    seen = torch.rand(6, 6) < 0.7
+    calls = [
+        (x, x, {"mask": qkv.Mask.prefix([1, 3]) & qkv.Mask.dilated(2, 2, 2)}),
+        (x, x, {"mask": qkv.Mask.chunks(2) & seen, "bias": qkv.Bias.alibi(torch.rand(4)), "precision": "exact"}),
+        (x, x, {"mask": (qkv.Mask.causal() & seen).compiled(), "threads": 1}),
+        (rows, rows, {"cu_seqlens_q": torch.tensor([0, 4, 9]), "offsets_key": [0, 4, 9], "mask": "causal"}),
+        (x, pages, {"block_table": torch.tensor([[0, 1], [3, 2]], dtype=torch.int32), "mask": qkv.Mask.lengths([6, 4])}),
+    ]
+    for query, key, options in calls:
+        theirs = qkv.attention(query, key, key, **options)
+        assert torch.equal(qkv.torch.attention(query, key, key, **options), theirs)
+        grown = query.clone().requires_grad_()
+        ours = qkv.torch.attention(grown, key, key, **options)
+        assert torch.equal(ours, theirs)
+        out, lse = qkv.attention(query, key, key, return_lse=True, **options)
+        if "block_table" not in options:
+            (gradient,) = torch.autograd.grad(ours.sum(), grown)
+            exact = qkv.attention_backward(query, key, key, out, lse, torch.ones_like(out), **options)
+            assert torch.equal(gradient, exact.query)
+        stats = qkv.torch.attention_stats(query, key, key, entropy=True, **options)
+        assert torch.equal(stats.entropy, qkv.attention_stats(query, key, key, entropy=True, **options).entropy)
+        assert torch.equal(stats.log_sum_exp, lse)
 
 
 def test_only_what_wants_a_gradient_gets_one():
@@ -195,15 +242,15 @@ def test_dropout_draws_from_the_generator_of_torch():
         runs.append(qkv.torch.attention(query, key, value, dropout=0.5))
     assert torch.equal(runs[0], runs[1]) and not torch.equal(runs[0], runs[2])
     kept = torch.from_numpy(qkv.dropout_mask((2, 4, 5, 6), 0.5, 9))
-    out, weights = qkv.torch.attention(query, key, value, dropout=0.5, seed=9, want=("weights",))
-    torch.testing.assert_close(out, (weights * kept / 0.5) @ value.repeat_interleave(2, 1))
+    stats = qkv.torch.attention_stats(query, key, value, dropout=0.5, seed=9, weights=True)
+    torch.testing.assert_close(stats.out, (stats.weights * kept / 0.5) @ value.repeat_interleave(2, 1))
 
 
 @pytest.mark.parametrize("wanted", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_autocast_is_followed_as_torch_does(wanted, compiled):
     sdpa = torch.nn.functional.scaled_dot_product_attention
-    ours = lambda *given: qkv.torch.attention(*given, causal="top-left")  # noqa: E731
+    ours = lambda *given: qkv.torch.attention(*given, mask="causal")  # noqa: E731
     call = torch.compile(ours, fullgraph=True, backend="aot_eager") if compiled else ours
     torch.compiler.reset()
     kinds = (torch.float32, torch.bfloat16) if compiled else (torch.float32, torch.bfloat16, torch.float16)
@@ -230,8 +277,8 @@ def test_meta_tensors_have_shapes():
 
 
 def operator_inputs(grad):
-    rest = (None, torch.ones(5, 6, dtype=torch.bool), None, None, None, [torch.zeros(6, dtype=torch.float64)])
-    return (*triple(grad=grad), *rest, "top-left", 3, -1, 0.5, 0.0, 0.0)
+    call = (("bias", (("view", ("@0",)),)), ("mask", (("causal", (None,)), ("boolean", ("@1",)))), ("scale", 0.5))
+    return (*triple(grad=grad), [torch.zeros(6, dtype=torch.float64), torch.ones(5, 6, dtype=torch.bool)], str(call))
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -241,14 +288,14 @@ def test_opcheck(turned):
         inputs = (x.transpose(-1, -2).contiguous().transpose(-1, -2) for x in triple(grad=False, value_dim=3))
         call = (*inputs, *call[3:])
     operators = torch.ops.qkv
-    out, log_sum_exp, _ = operators.attention(*call, True, True)
+    out, log_sum_exp, _ = operators.attention(*call, 3)
     query, _, value = call[:3]
     kept = (out, log_sum_exp)
     grad_out = torch.randn_like(out)
     for operator, arguments in (
-        (operators.attention, (*call, True, True)),
-        (operators.attention, (*call, False, False)),
-        (operators.attention_backward, (grad_out, *kept, *call, [True, False, True, *[False] * 5, True])),
+        (operators.attention, (*call, 3)),
+        (operators.attention, (*call, 1)),
+        (operators.attention_backward, (grad_out, *kept, *call, [True, False, True, True, False])),
         (operators.attention_jvp, (query, None, value, *kept, *call)),
         (operators.attention_double_backward, (query, None, value, grad_out, *kept, *call)),
     ):
@@ -261,9 +308,11 @@ def test_compiles_as_one_graph(dynamic):
     bias, sinks = draw(1, 4, 5, 6), draw(4)
 
     def call(query, key, value, bias, sinks):
-        return qkv.torch.attention(
-            query, key, value, bias=bias, sinks=sinks, causal="bottom-right", dropout=0.2, seed=3, want=("weights",)
+        mask = qkv.Mask.causal("bottom-right") & qkv.Mask.window(3, 0)
+        stats = qkv.torch.attention_stats(
+            query, key, value, bias=bias, sinks=sinks, mask=mask, dropout=0.2, seed=3, weights=True
         )
+        return stats.out, stats.weights
 
     compiled = torch.compile(call, fullgraph=True, backend="aot_eager", dynamic=dynamic)
     results = []
@@ -282,8 +331,8 @@ def test_compiles_as_one_graph(dynamic):
 def test_one_tensor_in_several_places_compiles_with_gradients(shared):
     calls = {
         "all": lambda x: qkv.torch.attention(x, x, x),
-        "key and value": lambda x: qkv.torch.attention(x.sin(), x, x, causal="top-left"),
-        "bias": lambda x: qkv.torch.attention(x, x.cos(), x.sin(), bias=[x, x]),
+        "key and value": lambda x: qkv.torch.attention(x.sin(), x, x, mask="causal"),
+        "bias": lambda x: qkv.torch.attention(x, x.cos(), x.sin(), bias=qkv.Bias.view(x) + qkv.Bias.view(x)),
     }
     compiled = torch.compile(calls[shared], fullgraph=True, backend="aot_eager")
     results = []
@@ -307,20 +356,18 @@ def test_a_trace_records_the_call(options):
 
 @pytest.mark.parametrize("grad", [False, True])
 def test_plain_calls_give_the_bits_of_others(grad):
-    """A call without other tensors and dropout takes a way of its own; a mask that hides nothing does not."""
+    """A call takes a way of its own; one that wants the log-sum-exp, too, does not."""
     for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
         for q_len, size, turned in itertools.product((1, 5), (2, 3), (False, True)):
             inputs = [x.detach() for x in triple(dtype, q_len=q_len, value_dim=size)]
             if turned:
                 inputs = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in inputs]
             inputs = [x.requires_grad_(grad) for x in inputs]
-            for options in ({}, {"causal": "bottom-right", "scale": 0.3}, {"window": (1, 2), "soft_cap": 2.0}):
+            for options in ({}, {"mask": qkv.Mask.causal("bottom-right"), "scale": 0.3}, {"mask": qkv.Mask.window(1, 2), "soft_cap": 2.0}):
                 ours = qkv.torch.attention(*inputs, **options)
-                others = qkv.torch.attention(*inputs, mask=torch.ones(1, 6, dtype=torch.bool), **options)
+                others = qkv.torch.attention(*inputs, return_lse=True, **options)[0]
                 assert torch.equal(ours, others) and ours.stride() == others.stride()
                 if grad:
-                    kinds = [type(out.grad_fn).__name__ for out in (ours, others)]
-                    assert kinds == ["PlainAttentionBackward", "AttentionBackward"]
                     for one, other in zip(*(torch.autograd.grad(out.sum(), inputs) for out in (ours, others))):
                         assert torch.equal(one, other) and one.stride() == other.stride()
 
@@ -346,23 +393,15 @@ def test_what_watches_a_plain_call_sees_it():
 @pytest.mark.parametrize(
     "options, says",
     [
-        ({"causal": True}, 'causal must be one of "top-left", "bottom-right", got bool'),
-        ({"causal": "left"}, 'causal must be one of "top-left", "bottom-right", got "left"'),
-        ({"window": 4}, "window must be (left, right), -1 for an open side, got 4"),
-        ({"window": (1, 2, 3)}, "window must be (left, right), -1 for an open side, got (1, 2, 3)"),
-        ({"window": ("a", 0)}, "left must be a whole number, got str"),
-        ({"want": "weights"}, 'want must be a tuple of names such as ("weights",), got str'),
-        ({"want": 3}, 'want must be a tuple of names such as ("weights",), got int'),
-        ({"want": ("entropy",)}, "want names 'entropy'; known are log_sum_exp and weights"),
-        ({"mask": torch.ones(6, dtype=torch.bool).numpy()}, "mask must be a torch.Tensor, got ndarray; torch.as_tensor(mask) is one"),
-        ({"mask": "causal"}, "mask must be a torch.Tensor, got str"),
+        ({"causal": True}, "unexpected keyword argument 'causal'; mask=qkv.Mask.causal(...) is one"),
+        ({"mask": "left"}, 'mask must be one of "causal", got "left"'),
         ({"mask": torch.ones(6)}, "mask must be bool or uint8, got Tensor of torch.float32"),
-        ({"lengths": 2}, "lengths must be a torch.Tensor, got int"),
-        ({"lengths": [2.5, 1]}, "lengths must be int32 or int64, got Tensor of torch.float32"),
-        ({"bias": 1.0}, "bias must be a torch.Tensor, got float"),
-        ({"bias": torch.ones(6).numpy()}, "bias must be a torch.Tensor, got ndarray; torch.as_tensor(bias) is one"),
-        ({"bias": torch.ones(6).int()}, "bias must be of floats, got torch.int32"),
-        ({"sinks": [0.0] * 4}, "sinks must be a torch.Tensor, got list"),
+        ({"mask": [True] * 6}, "mask must be a mask such as qkv.Mask.causal()"),
+        ({"bias": 1.0}, "bias must be a bias such as"),
+        ({"bias": torch.ones(6).int()}, "bias must be float32, float64, bfloat16 or float16, got Tensor of torch.int32"),
+        ({"sinks": [0.0] * 4}, "sinks must be an array"),
+        ({"threads": 0}, "threads must be a number from 1, or None"),
+        ({"out": torch.ones(2, 4, 5, 2)}, "unexpected keyword argument 'out'"),
         ({"scale": torch.tensor(0.5)}, "scale must be a number, got Tensor; scale.item() is one"),
         ({"soft_cap": None}, "soft_cap must be a number, got NoneType"),
         ({"dropout": 0.5, "seed": 1.5}, "seed must be a whole number, got float"),
@@ -379,21 +418,19 @@ def test_options_that_do_not_fit(options, says):
 
 def test_lists_and_large_seeds():
     query, key, value = triple(grad=False, q_len=6)
-    call = lambda **options: qkv.torch.attention(query, key, value, **options)  # noqa: E731
-    assert torch.equal(call(lengths=[6, 3]), call(lengths=torch.tensor([6, 3])))
-    assert torch.equal(call(documents=[[0, 0, 1, 1, 1, 2]] * 2), call(documents=torch.tensor([[0, 0, 1, 1, 1, 2]] * 2)))
-    assert torch.equal(call(mask=[True, False] * 3), call(mask=torch.tensor([True, False] * 3)))
-    assert torch.equal(call(bias=None, window=[1, 0]), call(window=(1, 0)))
+    call = lambda mask: qkv.torch.attention(query, key, value, mask=mask)  # noqa: E731
+    assert torch.equal(call(qkv.Mask.lengths([6, 3])), call(qkv.Mask.lengths(torch.tensor([6, 3]))))
+    ids, seen = [[0, 0, 1, 1, 1, 2]] * 2, [True, False] * 3
+    assert torch.equal(call(qkv.Mask.documents(ids)), call(qkv.Mask.documents(torch.tensor(ids))))
+    assert torch.equal(call(qkv.Mask.boolean(seen)), call(torch.tensor(seen)))
     for seed in (2**63 - 1, 2**63, 2**64 - 1):
-        out, weights = call(dropout=0.5, seed=seed, want=("weights",))
+        stats = qkv.torch.attention_stats(query, key, value, dropout=0.5, seed=seed, weights=True)
         kept = torch.from_numpy(qkv.dropout_mask((2, 4, 6, 6), 0.5, seed))
-        torch.testing.assert_close(out, (weights * kept / 0.5) @ value.repeat_interleave(2, 1))
+        torch.testing.assert_close(stats.out, (stats.weights * kept / 0.5) @ value.repeat_interleave(2, 1))
 
 
 def test_what_is_refused():
     query, key, value = triple(grad=False)
-    with pytest.raises(TypeError, match="mask must be a torch.Tensor, got Mask; causal=, window=, lengths= and documents= say"):
-        qkv.torch.attention(query, key, value, mask=qkv.Mask.causal())
     with pytest.raises(TypeError, match="query must be a torch.Tensor"):
         qkv.torch.attention(query.numpy(), key, value)
     with pytest.raises(ValueError):

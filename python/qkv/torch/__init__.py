@@ -2,10 +2,10 @@
 
 >>> import torch, qkv.torch
 >>> x = torch.zeros(1, 2, 3, 4, requires_grad=True)
->>> qkv.torch.attention(x, x, x, causal="top-left").sum().backward()
+>>> qkv.torch.attention(x, x, x, mask="causal").sum().backward()
 """
 
-from .functional import attention
+from .functional import attention, attention_stats
 from .layers import MultiheadAttention, TransformerEncoderLayer
 from .replacement import Replaced, replace
 from .whole import WholeEncoder, WholeTranslator, whole
@@ -17,6 +17,7 @@ __all__ = [
     "WholeEncoder",
     "WholeTranslator",
     "attention",
+    "attention_stats",
     "replace",
     "whole",
 ]

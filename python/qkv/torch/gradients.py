@@ -1,8 +1,8 @@
 """Gradients of attention, their gradients, and forward mode, around the operators.
 
-The functions take ``want``: whether the log-sum-exp and the weights are wanted, then ``plain``, query, key, value and
-``rest`` as operators.py has them; those that torch.func transforms take the first two, or ``plain`` and ``needs``, as one
-Constants: it would take a tuple apart.
+The functions take ``call`` and ``count``, how many of the output, the log-sum-exp and the weights are wanted, query, key,
+value and ``tensors`` as operators.py has them; those that torch.func transforms take what is no tensor as one Constants: it
+would take a tuple apart.
 """
 
 from __future__ import annotations
@@ -29,45 +29,21 @@ class Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, want: Any, plain: operators.Plain, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
-        log_sum_exp, weights = want
-        results = operators.attention(query, key, value, rest, plain, True, weights)
-        ctx.plain = plain
-        ctx.save_for_backward(results[0], results[1], query, key, value, *rest)
-        if not log_sum_exp and not weights:
+    def forward(
+        ctx: Any, call: operators.Call, count: int, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor
+    ) -> Any:
+        results = operators.attention(query, key, value, tensors, call, max(count, 2))
+        ctx.call = call
+        ctx.save_for_backward(results[0], results[1], query, key, value, *tensors)
+        if count == 1:
             return results[0]
         ctx.set_materialize_grads(False)
-        results = (results[0], *results[1 if log_sum_exp else 2 :])
         ctx.mark_non_differentiable(*results[1:])
-        return results
+        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
         return None, None, *_gradients(ctx, ctx.needs_input_grad[2:], grad_out)
-
-
-class PlainAttention(torch.autograd.Function):
-    """The same of a plain call, as the extension says, with nothing wanted."""
-
-    @staticmethod
-    def forward(ctx: Any, plain: operators.Plain, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        results = _qkv._plain_forward(query, key, value, plain)
-        if results is None:
-            results = operators.attention(query, key, value, (), plain, True, False)
-        ctx.plain = plain
-        ctx.save_for_backward(*results, query, key, value)
-        out: Tensor = results[0]
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
-        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():  # create_graph
-            return (None, *_backward(ctx.plain, needs, grad_out, saved))
-        found = _qkv._plain_backward(grad_out, saved, ctx.plain, needs)
-        if found is None:
-            found = operators.attention_backward(grad_out, saved, ctx.plain, needs)
-        return (None, *found)
 
 
 class Constants:
@@ -84,14 +60,13 @@ class TransformedAttention(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(constants: Constants, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
-        want, plain = constants.values
-        return tuple(operators.attention(query, key, value, rest, plain, True, want[1]))
+    def forward(constants: Constants, query: Tensor, key: Tensor, value: Tensor, *tensors: Any) -> Any:
+        return tuple(operators.attention(query, key, value, tensors, *constants.values))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         constants, *tensors = inputs
-        _, ctx.plain = constants.values
+        ctx.call, _ = constants.values
         ctx.others = len(output) - 1
         ctx.save_for_backward(*output[:2], *tensors)
         ctx.save_for_forward(*output[:2], *tensors)
@@ -106,37 +81,37 @@ class TransformedAttention(torch.autograd.Function):
     def jvp(ctx: Any, _: Any, *tangents: Any) -> tuple[Any, ...]:
         if any(isinstance(tangent, Tensor) for tangent in tangents[3:]):
             raise NotImplementedError("qkv.torch.attention: forward mode takes bias and sinks as constants")
-        tangent = Tangent.apply(Constants(ctx.plain), *tangents[:3], *ctx.saved_tensors)
+        tangent = Tangent.apply(Constants(ctx.call), *tangents[:3], *ctx.saved_tensors)
         return (tangent,) + (None,) * ctx.others
 
 
 def _gradients(ctx: Any, needs: Any, grad_out: Tensor | None) -> Any:
     if grad_out is None:
         return (None,) * len(needs)
-    return _backward(ctx.plain, needs, grad_out, ctx.saved_tensors)
+    return _backward(ctx.call, needs, grad_out, ctx.saved_tensors)
 
 
-def _backward(plain: operators.Plain, needs: Any, grad_out: Tensor, saved: Any) -> Any:
+def _backward(call: operators.Call, needs: Any, grad_out: Tensor, saved: Any) -> Any:
     if torch.is_grad_enabled() or is_transformed():  # create_graph
-        return Backward.apply(Constants(plain, needs), grad_out, *saved)
-    return operators.attention_backward(grad_out, saved, plain, needs)
+        return Backward.apply(Constants(call, needs), grad_out, *saved)
+    return operators.attention_backward(grad_out, saved, call, needs)
 
 
 class Backward(torch.autograd.Function):
-    """A gradient for each of query, key, value and rest that ``needs`` says True of; the derivatives of these are those of
+    """A gradient for each of query, key, value and tensors that ``needs`` says True of; the derivatives of these are those of
     query, key and value alone."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(constants: Constants, grad_out: Tensor, *saved: Any) -> Any:
-        plain, needs = constants.values
-        return operators.attention_backward(grad_out, saved, plain, needs)
+        call, needs = constants.values
+        return operators.attention_backward(grad_out, saved, call, needs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
         constants, *tensors = inputs
-        ctx.plain, ctx.needs = constants.values
+        ctx.call, ctx.needs = constants.values
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
@@ -145,7 +120,7 @@ class Backward(torch.autograd.Function):
     def backward(ctx: Any, *tangents: Tensor | None) -> tuple[Any, ...]:
         _refuse_parameters(any(tangent is not None for tangent in tangents[3:]) or any(ctx.needs_input_grad[7:]))
         grad_out, *saved = ctx.saved_tensors
-        query, key, value, grad = SecondGradients.apply(Constants(ctx.plain), *tangents[:3], grad_out, *saved)
+        query, key, value, grad = SecondGradients.apply(Constants(ctx.call), *tangents[:3], grad_out, *saved)
         # out and log_sum_exp are functions of query, key and value, whose gradients hold their part.
         return (None, grad, None, None, query, key, value) + (None,) * (len(saved) - 5)
 
@@ -156,10 +131,10 @@ class Backward(torch.autograd.Function):
         along, parameters = tangents[2:5], tangents[5:]
         found: list[Any] = [None] * len(ctx.needs)
         if tangent_grad is not None:
-            found = list(_backward(ctx.plain, ctx.needs, tangent_grad, saved))
+            found = list(_backward(ctx.call, ctx.needs, tangent_grad, saved))
         if any(tangent is not None for tangent in (*along, *parameters)):
             _refuse_parameters(any(ctx.needs[3:]) or any(tangent is not None for tangent in parameters))
-            second = SecondGradients.apply(Constants(ctx.plain), *along, grad_out, *saved)
+            second = SecondGradients.apply(Constants(ctx.call), *along, grad_out, *saved)
             for i, needed in enumerate(ctx.needs[:3]):
                 if needed:
                     found[i] = second[i] if found[i] is None else found[i] + second[i]
@@ -178,7 +153,7 @@ class Tangent(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         constants, *tensors = inputs
-        (ctx.plain,) = constants.values
+        (ctx.call,) = constants.values
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
@@ -188,8 +163,8 @@ class Tangent(torch.autograd.Function):
         tangents, saved = ctx.saved_tensors[:3], ctx.saved_tensors[3:]
         others = (None,) * (len(saved) - 5)
         needs = (*ctx.needs_input_grad[1:4], *(False for _ in others))
-        along = _backward(ctx.plain, needs, grad_out, saved)[:3]
-        second = SecondGradients.apply(Constants(ctx.plain), *tangents, grad_out, *saved)[:3]
+        along = _backward(ctx.call, needs, grad_out, saved)[:3]
+        second = SecondGradients.apply(Constants(ctx.call), *tangents, grad_out, *saved)[:3]
         return (None, *along, None, None, *second, *others)
 
     @staticmethod

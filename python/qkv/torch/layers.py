@@ -8,7 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .functional import attention
+from ..options import AttentionOptions, Bias
+from .functional import attention, attention_stats
+
+
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, need_weights: bool | None, options: AttentionOptions
+) -> tuple[Tensor, Tensor | None]:
+    """The output, and the weights if they are needed."""
+    if need_weights:
+        stats = attention_stats(query, key, value, weights=True, **options)
+        return stats.out, stats.weights
+    return attention(query, key, value, **options), None
 
 
 class MultiheadAttention(nn.MultiheadAttention):
@@ -38,25 +49,19 @@ class MultiheadAttention(nn.MultiheadAttention):
         if not batched:
             query, key, value = query[None], key[None], value[None]
         heads = [self._split(tensor.transpose(0, 1) if first else tensor) for tensor in (query, key, value)]
-        masks: list[Any] = []
-        bias: list[Any] = []
-        causal = None
+        masks: Any = None
+        bias: Any = None
         if is_causal and key_padding_mask is None and not need_weights:
-            causal, attn_mask = "top-left", None
+            masks, attn_mask = "causal", None
         if attn_mask is not None:
             shape = (1, 1) if attn_mask.dim() == 2 else (-1, self.num_heads)
-            _sort(attn_mask.reshape(*shape, *attn_mask.shape[-2:]), masks, bias)
+            masks, bias = _added(attn_mask.reshape(*shape, *attn_mask.shape[-2:]), masks, bias)
         if key_padding_mask is not None:
-            _sort(key_padding_mask.reshape(-1, 1, 1, key_padding_mask.shape[-1]), masks, bias)
-        results = attention(
-            *heads,
-            mask=None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1],
-            bias=bias,
-            causal=causal,
-            dropout=self.dropout if self.training else 0.0,
-            want=("weights",) if need_weights else (),
-        )
-        out, weights = results if need_weights else (results, None)
+            masks, bias = _added(key_padding_mask.reshape(-1, 1, 1, key_padding_mask.shape[-1]), masks, bias)
+        options: AttentionOptions = {"mask": masks, "bias": bias}
+        if self.training and self.dropout:
+            options["dropout"] = self.dropout
+        out, weights = attended(heads[0], heads[1], heads[2], need_weights, options)
         out = self.out_proj(out.transpose(1, 2).flatten(2))
         if weights is not None and average_attn_weights:
             weights = weights.mean(1)
@@ -113,12 +118,11 @@ def _check_masks(query: Tensor, need_weights: bool, **masks: Tensor | None) -> N
             raise RuntimeError(f"{name} must be of {expected} beside a query of {query.dtype}, got {mask.dtype}")
 
 
-def _sort(mask: Tensor, masks: list[Tensor], bias: list[Tensor]) -> None:
+def _added(mask: Tensor, masks: Any, bias: Any) -> tuple[Any, Any]:
     """Of torch's layers True means "may not attend"; numbers are added."""
     if mask.dtype == torch.bool:
-        masks.append(~mask)
-    else:
-        bias.append(mask)
+        return ~mask if masks is None else masks & ~mask, bias
+    return masks, mask if bias is None else Bias.view(bias) + Bias.view(mask)
 
 
 def reason_to_keep(module: nn.Module) -> str:

@@ -1,96 +1,130 @@
 """The operators ``torch.ops.qkv.*``: what torch's dispatcher, its fake tensors and torch.compile see of attention.
 
-They know no gradients; ``gradients.py`` puts them together. Beside query, key and value every one takes the arguments of
-``_CALL``, which the functions below take as two tuples: ``rest``, sinks [heads], mask, bool, lengths [batch], documents
-[batch, tokens], seed, an int64 scalar, any of them None, and each bias, broadcastable to the logits, or nothing at all; and
-``plain``, causal "", "top-left" or "bottom-right", left and right, the window, -1 for an open side, scale, soft_cap and
-dropout. ``saved`` are the output and the log-sum-exp of the forward pass, query, key, value, and ``rest``.
+They know no gradients; ``gradients.py`` puts them together. Beside query, key and value every one takes the options of
+qkv.attention() taken apart: ``tensors``, those of parameters first (sinks, biases, scores), and ``call``, the options with
+"@n" in the place of tensor n, which is hashable and which an operator has as text. ``saved`` are the output and the
+log-sum-exp of the forward pass, query, key, value, and ``tensors``.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import _qkv
+from ..options import Bias, Mask, Score, parts_of
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
-_CALL = (
-    "Tensor? sinks, Tensor? mask, Tensor? lengths, Tensor? documents, Tensor? seed, Tensor[] bias, str causal, int left, "
-    "int right, float? scale, float soft_cap, float dropout"
-)
+_CALL = "Tensor[] tensors, str call"
 _RESULTS = "Tensor out, Tensor log_sum_exp"
 _TANGENTS = "Tensor? tangent_query, Tensor? tangent_key, Tensor? tangent_value"
 _LIBRARY = torch.library.Library("qkv", "DEF")  # the operators live as long as it
 
-_NOTHING: tuple[Any, ...] = (None, None, None, None, None, [])
-
-Plain = tuple[str, int, int, float | None, float, float]
-
-
-def is_watched(tensor: Tensor) -> bool:
-    """Whether a call must go through torch's dispatcher, which takes longer than a small call: for torch.compile, a
-    subclass, a mode, a transformation or a trace, and what is not on the CPU."""
-    kind = type(tensor)
-    return (
-        torch.compiler.is_compiling()
-        or not (kind is Tensor or kind is torch.nn.Parameter)
-        or not tensor.is_cpu
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._get_tracing_state() is not None
-    )
+Call = tuple[tuple[str, Any], ...]
+_KINDS: dict[str, Any] = {"sinks": None, "bias": Bias, "score": Score, "mask": Mask}  # those with parameters first
 
 
-def attention(
-    query: Tensor, key: Tensor, value: Tensor, rest: Any, plain: Plain, log_sum_exp: bool, weights: bool
-) -> Any:
-    """The output, the log-sum-exp if it is wanted, the weights if they are."""
-    if is_watched(query):
-        return torch.ops.qkv.attention.default(query, key, value, *_listed(rest), *plain, log_sum_exp, weights)
-    return _qkv._tensor_attention(query, key, value, rest, plain, log_sum_exp, weights, torch.get_num_threads())
+def taken_apart(options: dict[str, Any], sums: torch.dtype) -> tuple[Call, list[Tensor]]:
+    """``call`` and ``tensors`` of options; parameters in the type of sums."""
+    tensors: list[Tensor] = []
+
+    def taken(value: Any, is_parameter: bool) -> Any:
+        if value is None or isinstance(value, (str, int, float)):
+            return value
+        tensor = torch.as_tensor(value)
+        if is_parameter and tensor.is_floating_point():
+            tensor = tensor.to(sums)
+        tensors.append(tensor)
+        return f"@{len(tensors) - 1}"
+
+    call = []
+    for name in (*_KINDS, *(name for name in options if name not in _KINDS)):
+        value = options.get(name)
+        kind = _KINDS.get(name)
+        is_parameter = name in _KINDS and kind is not Mask
+        if kind is None or value is None or (kind is Score and isinstance(value, str)):
+            value = taken(value, is_parameter)
+        else:
+            parts = [(part, [taken(each, is_parameter) for each in given]) for part, given in _spread(kind, value)]
+            value = tuple((part, tuple(given)) for part, given in parts)
+        if value is not None:
+            call.append((name, value))
+    return tuple(call), tensors
 
 
-def attention_backward(grad_out: Tensor, saved: Any, plain: Plain, needs: Any) -> Any:
-    """A gradient for each of query, key, value and rest that ``needs`` says True of, None for the others."""
-    if is_watched(grad_out):
-        needs = [needed and tensor is not None for needed, tensor in zip(needs, saved[2:])]
-        found = iter(torch.ops.qkv.attention_backward.default(grad_out, *_inputs(saved), *plain, needs))
+def _spread(kind: Any, value: Any) -> list[Any]:
+    """The parts of a value; a compiled mask's are those that it was made of."""
+    found = []
+    for name, arguments in parts_of(kind, value):
+        if name == "compiled":
+            found += _spread(kind, arguments[0])
+        else:
+            found.append((name, arguments))
+    return found
+
+
+def _together(call: Call, tensors: Sequence[Tensor]) -> dict[str, Any]:
+    """The options again."""
+    if not call:
+        return {}
+
+    def given(value: Any) -> Any:
+        return tensors[int(value[1:])] if isinstance(value, str) and value[0] == "@" else value
+
+    options = {}
+    for name, value in call:
+        if isinstance(value, tuple):
+            options[name] = _KINDS[name](*((part, tuple(map(given, arguments))) for part, arguments in value))
+        else:
+            options[name] = given(value)
+    if isinstance(options.get("seed"), Tensor):
+        options["seed"] = int(options["seed"])
+    return options
+
+
+@functools.lru_cache(4096)
+def _read(text: str) -> Call:
+    call: Call = ast.literal_eval(text)
+    return call
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, tensors: Sequence[Tensor], call: Call, count: int) -> Any:
+    """The first ``count`` of the output, the log-sum-exp and the weights."""
+    if torch.compiler.is_compiling() or _qkv._is_watched(query):
+        return torch.ops.qkv.attention.default(query, key, value, list(tensors), str(call), count)
+    return _qkv._tensor_attention(query, key, value, _together(call, tensors), count)
+
+
+def attention_backward(grad_out: Tensor, saved: Sequence[Tensor], call: Call, needs: Any) -> Any:
+    """A gradient for each of query, key, value and tensors that ``needs`` says True of, None for the others."""
+    if torch.compiler.is_compiling() or _qkv._is_watched(grad_out):
+        found = iter(torch.ops.qkv.attention_backward.default(grad_out, *_inputs(saved), str(call), list(needs)))
         return tuple(next(found) if needed else None for needed in needs)
-    return _qkv._tensor_backward(grad_out, saved, plain, needs, torch.get_num_threads())
+    return _qkv._tensor_backward(grad_out, tuple(saved[:5]), _together(call, saved[5:]), tuple(needs))
 
 
-def attention_jvp(tangents: Any, saved: Any, plain: Plain) -> Tensor:
+def attention_jvp(tangents: Any, saved: Sequence[Tensor], call: Call) -> Tensor:
     """The tangent of the output along those of query, key and value."""
-    tangent: Tensor = torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), *plain)
+    tangent: Tensor = torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), str(call))
     return tangent
 
 
-def attention_double_backward(tangents: Any, grad_out: Tensor, saved: Any, plain: Plain) -> list[Tensor]:
+def attention_double_backward(tangents: Any, grad_out: Tensor, saved: Sequence[Tensor], call: Call) -> list[Tensor]:
     """Gradients of query, key, value and grad_out of the product of tangents and gradients."""
-    return list(torch.ops.qkv.attention_double_backward.default(*tangents, grad_out, *_inputs(saved), *plain))
+    return list(torch.ops.qkv.attention_double_backward.default(*tangents, grad_out, *_inputs(saved), str(call)))
 
 
-def _listed(rest: Any) -> tuple[Any, ...]:
-    return (*rest[:5], list(rest[5:])) if rest else _NOTHING
+def _inputs(saved: Sequence[Tensor]) -> tuple[Any, ...]:
+    return (*saved[:5], list(saved[5:]))
 
 
-def _inputs(saved: Any) -> tuple[Any, ...]:
-    return (*saved[:5], *_listed(saved[5:]))
-
-
-def _unlisted(call: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """rest and plain of what an operator was called with."""
-    return (*call[:5], *call[5]), tuple(call[6:12])
-
-
-def _attention(query: Tensor, key: Tensor, value: Tensor, *call: Any) -> list[Tensor]:
-    rest, plain = _unlisted(call)
-    log_sum_exp, weights = call[12:]
-    return list(_qkv._tensor_attention(query, key, value, rest, plain, log_sum_exp, weights, torch.get_num_threads()))
+def _attention(query: Tensor, key: Tensor, value: Tensor, tensors: list[Tensor], call: str, count: int) -> list[Tensor]:
+    return list(_qkv._tensor_attention(query, key, value, _together(_read(call), tensors), count))
 
 
 def _empty_like(tensor: Tensor) -> Tensor:
@@ -99,35 +133,32 @@ def _empty_like(tensor: Tensor) -> Tensor:
     return made if made.dim() == 0 or made.stride(-1) == 1 else tensor.new_empty(tensor.shape)
 
 
-def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> list[Tensor]:
-    *_, log_sum_exp, weights = rest
+def _attention_fake(
+    query: Tensor, key: Tensor, value: Tensor, tensors: list[Tensor], call: str, count: int
+) -> list[Tensor]:
     sums = torch.float64 if query.dtype == torch.float64 else torch.float32
-    if value.shape[-1] == query.shape[-1]:
-        results = [_empty_like(query)]
-    else:
-        results = [query.new_empty((*query.shape[:-1], value.shape[-1]))]
-    if log_sum_exp:
-        results.append(query.new_empty(query.shape[:-1], dtype=sums))
-    if weights:
-        results.append(query.new_empty((*query.shape[:-1], key.shape[-2]), dtype=sums))
-    return results
+    same = value.shape[-1] == query.shape[-1]
+    results = [
+        _empty_like(query) if same else query.new_empty((*query.shape[:-1], value.shape[-1])),
+        query.new_empty(query.shape[:-1], dtype=sums),
+        query.new_empty((*query.shape[:-1], key.shape[-2]), dtype=sums),
+    ]
+    return results[:count]
 
 
 def _backward(grad_out: Tensor, *call: Any) -> list[Tensor]:
-    rest, plain = _unlisted(call[5:])
-    needs = (*call[-1], *(False,) * (3 + len(rest) - len(call[-1])))
-    found = _qkv._tensor_backward(grad_out, (*call[:5], *rest), plain, needs, torch.get_num_threads())
+    *saved, tensors, text, needs = call
+    found = _qkv._tensor_backward(grad_out, tuple(saved), _together(_read(text), tensors), tuple(needs))
     return [gradient for gradient in found if gradient is not None]
 
 
 def _backward_fake(grad_out: Tensor, *call: Any) -> list[Tensor]:
-    tensors = (*call[2:10], *call[10])
-    return [_empty_like(tensor) for tensor, needed in zip(tensors, call[-1]) if needed and tensor is not None]
+    *saved, tensors, _, needs = call
+    return [_empty_like(tensor) for tensor, needed in zip((*saved[2:], *tensors), needs) if needed]
 
 
 def _jvp(*call: Any) -> Tensor:
-    rest, plain = _unlisted(call[8:])
-    tangent: Tensor = _qkv._tensor_jvp(call[:3], (*call[3:8], *rest), plain, torch.get_num_threads())
+    tangent: Tensor = _qkv._tensor_jvp(call[:3], call[3:8], _together(_read(call[9]), call[8]))
     return tangent
 
 
@@ -136,9 +167,7 @@ def _jvp_fake(*call: Any) -> Tensor:
 
 
 def _double_backward(*call: Any) -> list[Tensor]:
-    rest, plain = _unlisted(call[9:])
-    saved, threads = (*call[4:9], *rest), torch.get_num_threads()
-    return list(_qkv._tensor_double_backward(call[:3], call[3], saved, plain, threads))
+    return list(_qkv._tensor_double_backward(call[:3], call[3], call[4:9], _together(_read(call[10]), call[9])))
 
 
 def _double_backward_fake(*call: Any) -> list[Tensor]:
@@ -158,10 +187,12 @@ def _each(function: Any, dims: Any, arguments: Any) -> list[Any]:
 def _vmapped(operator: Any, info: Any, dims: Any, *call: Any) -> tuple[Any, Any]:
     """The rule of vmap: one more dimension in front of each tensor, or a call each where one has no place for it."""
     given = dict(zip((argument.name for argument in operator._schema.arguments), zip(call, dims)))
-    biases, of_biases = given["bias"]
-    broadcast = [given["query"], given["mask"], *zip(biases, of_biases or [None] * len(biases))]
-    ranks = {tensor.dim() - (dim is not None) for tensor, dim in broadcast if tensor is not None}
-    if len(ranks) == 1 and all(given[name][0] is None for name in ("sinks", "lengths", "documents", "seed")):
+    call_of = dict(_read(given["call"][0]))
+    parts = [name for kind in ("mask", "bias") for name, arguments in call_of.get(kind, ()) if str(arguments[0])[0] == "@"]
+    tensors, of_tensors = given["tensors"]
+    broadcast = [given["query"], *zip(tensors, of_tensors or [None] * len(tensors))]
+    ranks = {tensor.dim() - (dim is not None) for tensor, dim in broadcast}
+    if len(ranks) == 1 and len(parts) == len(tensors) and not {*parts} - {"boolean", "view"} and "dropout" not in call_of:
         size = info.batch_size
         front = lambda tensor, dim: tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)  # noqa: E731
         results = operator(*_each(front, dims, call))
@@ -180,7 +211,7 @@ def _define(name: str, signature: str, run: Any, fake: Any) -> None:
     torch.library.register_vmap(f"qkv::{name}", functools.partial(_vmapped, operator), lib=_LIBRARY)
 
 
-_define("attention", f"({_INPUTS}, {_CALL}, bool log_sum_exp, bool weights) -> Tensor[]", _attention, _attention_fake)
+_define("attention", f"({_INPUTS}, {_CALL}, int count) -> Tensor[]", _attention, _attention_fake)
 _define(
     "attention_backward",
     f"(Tensor grad_out, {_RESULTS}, {_INPUTS}, {_CALL}, bool[] needs) -> Tensor[]",

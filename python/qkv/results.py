@@ -1,0 +1,70 @@
+"""What calls give besides arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from .arrays import ArrayT
+
+
+@dataclass
+class AttentionStats(Generic[ArrayT]):
+    """What attention_stats() gives; what was not asked for is None. Statistics are of the weights before dropout."""
+
+    out: ArrayT
+    log_sum_exp: ArrayT  #: [..., heads, q_len]
+    weights: ArrayT | None = None  #: [..., heads, q_len, k_len]
+    logits: ArrayT | None = None  #: [..., heads, q_len, k_len]
+    row_weights: ArrayT | None = None  #: [rows, k_len]
+    row_maximum: ArrayT | None = None  #: [..., heads, q_len]
+    entropy: ArrayT | None = None  #: [..., heads, q_len]
+    self_weight: ArrayT | None = None  #: [..., heads, q_len]
+    previous_weight: ArrayT | None = None  #: [..., heads, q_len]
+    top_keys: ArrayT | None = None  #: [..., heads, q_len, n]
+    top_weights: ArrayT | None = None  #: [..., heads, q_len, n]
+    received: ArrayT | None = None  #: [..., heads, k_len]
+    block_weights: ArrayT | None = None  #: [..., heads, r, c]
+
+
+@dataclass
+class AttentionGradients(Generic[ArrayT]):
+    """What attention_backward() gives; those of parameters where they were asked for and the call has them."""
+
+    query: ArrayT
+    key: ArrayT
+    value: ArrayT
+    sinks: ArrayT | None = None
+    bias: tuple[ArrayT, ...] = ()  #: of the arrays, in the order in which they were added
+    alibi_slopes: tuple[ArrayT, ...] = ()
+    tables: tuple[ArrayT, ...] = ()
+    w_query: ArrayT | None = None  #: of a score; "w" of concat and bilinear
+    w_key: ArrayT | None = None
+    v: ArrayT | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a call of attention() would do."""
+
+    kernel: str  #: "prefill", "decode", "prefill and decode" or "none"
+    target: str  #: the CPU instructions
+    threads: int  #: that have work to do
+    workspace: int  #: bytes besides inputs and outputs
+    tiles: int  #: of all heads
+    skipped_tiles: int  #: of these, those that are never computed: no query sees a key in them
+    operations: float  #: multiplications and additions in the tiles that are computed
+    bytes: float  #: of inputs and outputs, each once
+    remarks: tuple[str, ...]  #: why this is not the fastest possible path, one line each
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """How exact an output is."""
+
+    rows: int  #: that were recomputed
+    worst_error: float  #: the largest ``|out - exact|`` over their elements
+    largest_value: float  #: the largest ``|exact|``, to set the error beside
+    sequence: int  #: of the worst error, as head and query
+    head: int
+    query: int
