@@ -1,24 +1,114 @@
-// Imports arrays through DLPack; bf16 of NumPy, which DLPack refuses, as 16-bit integers of the same memory.
+// Imports arrays by nb::ndarray, and what that lacks: tensors of torch without calls of Python, by the functions in C
+// behind
+// `__dlpack_c_exchange_api__` (DLPack 1, torch from 2.10), and bf16 of NumPy as 16-bit integers of the same memory.
 #include "arrays.h"
 
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
 
+#include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "arguments.h"
-#include "array_struct.h"
-#include "exchange.h"
 
 namespace qkv::python {
 namespace {
 
 constexpr int kCpu = 1;  // DLPack's kDLCPU
+
+std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type) {
+  if (type.lanes != 1) return std::nullopt;
+  const auto sized = [&](std::initializer_list<std::pair<int, Dtype>> choices) -> std::optional<Dtype> {
+    for (const auto& [bits, dtype] : choices) {
+      if (bits == type.bits) return dtype;
+    }
+    return std::nullopt;
+  };
+  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
+    case nb::dlpack::dtype_code::Float:
+      return sized({{32, Dtype::f32}, {64, Dtype::f64}, {16, Dtype::f16}});
+    case nb::dlpack::dtype_code::Bfloat:
+      return sized({{16, Dtype::bf16}});
+    case nb::dlpack::dtype_code::Bool:
+      return sized({{8, Dtype::boolean}});
+    case nb::dlpack::dtype_code::Int:
+      return sized({{8, Dtype::i8}, {16, Dtype::i16}, {32, Dtype::i32}, {64, Dtype::i64}});
+    case nb::dlpack::dtype_code::UInt:
+      return sized({{8, Dtype::u8}, {16, Dtype::u16}, {32, Dtype::u32}, {64, Dtype::u64}});
+    default:
+      return std::nullopt;
+  }
+}
+
+nb::dlpack::dtype dlpack_of(Dtype dtype) {
+  using Code = nb::dlpack::dtype_code;
+  const Code code = dtype == Dtype::bf16       ? Code::Bfloat
+                    : is_floating(dtype)       ? Code::Float
+                    : dtype == Dtype::boolean  ? Code::Bool
+                    : name_of(dtype)[0] == 'i' ? Code::Int
+                                               : Code::UInt;
+  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+}
+
+struct Version {
+  std::uint32_t major, minor;
+};
+struct ManagedTensor {
+  Version version;
+  void* context;
+  void (*deleter)(ManagedTensor*);
+  std::uint64_t flags;
+  nb::dlpack::dltensor tensor;
+};
+// What a type of arrays offers.
+struct Exchange {
+  Version version;
+  const Exchange* earlier;
+  void* allocate;
+  void* managed_from_object;
+  int (*managed_to_object)(ManagedTensor*, void**);
+  int (*tensor_from_object)(void*, nb::dlpack::dltensor*);
+  void* current_stream;
+};
+
+// Lives as long as the process; nullptr: not this interface.
+const Exchange* exchange_of(nb::handle type) {
+  const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
+  constexpr const char* kName = "dlpack_exchange_api";
+  if (!PyCapsule_IsValid(capsule.ptr(), kName)) return nullptr;
+  const auto* exchange = static_cast<const Exchange*>(PyCapsule_GetPointer(capsule.ptr(), kName));
+  while (exchange && exchange->version.major != nb::dlpack::major_version) exchange = exchange->earlier;
+  return exchange && exchange->tensor_from_object && exchange->managed_to_object ? exchange : nullptr;
+}
+
+// Not set if the object is on another device or of a type that qkv lacks.
+bool view_by(const Exchange& exchange, nb::handle object, MutableTensorView& view) {
+  nb::dlpack::dltensor tensor;
+  if (exchange.tensor_from_object(object.ptr(), &tensor) != 0) {
+    PyErr_Clear();  // the caller says what it wanted
+    return false;
+  }
+  const std::optional<Dtype> dtype = dtype_of_dlpack(tensor.dtype);
+  if (!dtype || tensor.device.device_type != kCpu || tensor.ndim > kMaxRank) return false;
+  const auto rank = static_cast<std::size_t>(tensor.ndim);
+  view = {static_cast<std::byte*>(tensor.data) + tensor.byte_offset, *dtype,
+          Dims(std::span<const std::int64_t>(tensor.shape, rank)),
+          Dims(std::span<const std::int64_t>(tensor.strides, rank))};
+  return true;
+}
+
+// A tensor of ours on its way to another owner.
+struct Given {
+  Tensor kept;
+  std::array<std::int64_t, kMaxRank> shape{}, strides{};
+  ManagedTensor managed{};
+};
 
 std::string module_of(nb::handle type) {
   const nb::object module = nb::getattr(type, "__module__", nb::none());
@@ -48,7 +138,6 @@ std::optional<Kind> kind_of_type(nb::handle type) {
 struct TypeOfArrays {
   std::optional<Kind> kind{};
   const Exchange* exchange = nullptr;
-  bool is_numpy_itself = false;  // subclasses may mean more than their memory
 };
 
 const Exchange* exchange_of_torch = nullptr;  // once a tensor of torch has been seen
@@ -58,9 +147,8 @@ TypeOfArrays look_at_type(nb::handle type) {
   const std::string module = module_of(type);
   // Subclasses may have no memory of their own, such as fake tensors.
   if (module == "torch" || module == "torch.nn.parameter") {
-    exchange_of_torch = found.exchange = Exchange::of_type(type);
+    exchange_of_torch = found.exchange = exchange_of(type);
   }
-  found.is_numpy_itself = module == "numpy" && nb::cast<std::string>(nb::str(type.attr("__name__"))) == "ndarray";
   return found;
 }
 
@@ -153,12 +241,8 @@ template <class Imported>
 bool import(nb::handle object, const TypeOfArrays& type, Imported& to) {
   if (type.exchange) {
     MutableTensorView view;
-    if (!type.exchange->view(object, view)) return false;
+    if (!view_by(*type.exchange, object, view)) return false;
     to.view = view;
-    to.object = nb::borrow(object);
-    return true;
-  }
-  if (type.is_numpy_itself && view_numpy(object, to.view)) {
     to.object = nb::borrow(object);
     return true;
   }
@@ -217,43 +301,9 @@ bool is_tensor(nb::handle object) { return type_of(object).exchange != nullptr; 
 bool view_tensor(nb::handle object, TensorView& view) {
   const TypeOfArrays& type = type_of(object);
   MutableTensorView found;
-  if (type.exchange == nullptr || is_lazily_negated(object) || !type.exchange->view(object, found)) return false;
+  if (type.exchange == nullptr || is_lazily_negated(object) || !view_by(*type.exchange, object, found)) return false;
   view = found;
   return true;
-}
-
-std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type) {
-  if (type.lanes != 1) return std::nullopt;
-  const auto sized = [&](std::initializer_list<std::pair<int, Dtype>> choices) -> std::optional<Dtype> {
-    for (const auto& [bits, dtype] : choices) {
-      if (bits == type.bits) return dtype;
-    }
-    return std::nullopt;
-  };
-  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
-    case nb::dlpack::dtype_code::Float:
-      return sized({{32, Dtype::f32}, {64, Dtype::f64}, {16, Dtype::f16}});
-    case nb::dlpack::dtype_code::Bfloat:
-      return sized({{16, Dtype::bf16}});
-    case nb::dlpack::dtype_code::Bool:
-      return sized({{8, Dtype::boolean}});
-    case nb::dlpack::dtype_code::Int:
-      return sized({{8, Dtype::i8}, {16, Dtype::i16}, {32, Dtype::i32}, {64, Dtype::i64}});
-    case nb::dlpack::dtype_code::UInt:
-      return sized({{8, Dtype::u8}, {16, Dtype::u16}, {32, Dtype::u32}, {64, Dtype::u64}});
-    default:
-      return std::nullopt;
-  }
-}
-
-nb::dlpack::dtype dlpack_of(Dtype dtype) {
-  using Code = nb::dlpack::dtype_code;
-  const Code code = dtype == Dtype::bf16       ? Code::Bfloat
-                    : is_floating(dtype)       ? Code::Float
-                    : dtype == Dtype::boolean  ? Code::Bool
-                    : name_of(dtype)[0] == 'i' ? Code::Int
-                                               : Code::UInt;
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
 }
 
 Array take_array(nb::handle object, std::string_view name) {
@@ -340,13 +390,32 @@ WritableArray take_writable(nb::handle object, std::string_view name) {
 nb::object result_of(const char* name) { return nb::module_::import_("qkv.results").attr(name); }
 
 nb::object give_tensor(Tensor tensor, const MutableTensorView& view) {
-  return exchange_of_torch->give(std::move(tensor), view);
+  auto given = std::make_unique<Given>(std::move(tensor));
+  for (int i = 0; i < view.rank(); ++i) {
+    given->shape[static_cast<std::size_t>(i)] = view.size(i);
+    given->strides[static_cast<std::size_t>(i)] = view.stride(i);
+  }
+  given->managed = {.version = {nb::dlpack::major_version, 0},
+                    .context = given.get(),
+                    .deleter = [](ManagedTensor* self) { delete static_cast<Given*>(self->context); },
+                    .flags = 0,
+                    .tensor = {.data = view.bytes(),
+                               .device = {kCpu, 0},
+                               .ndim = view.rank(),
+                               .dtype = dlpack_of(view.dtype()),
+                               .shape = given->shape.data(),
+                               .strides = given->strides.data(),
+                               .byte_offset = 0}};
+  void* object = nullptr;
+  if (exchange_of_torch->managed_to_object(&given->managed, &object) != 0) throw nb::python_error();
+  given.release();  // the tensor owns it
+  return nb::steal(static_cast<PyObject*>(object));
 }
 
 nb::object give_array(Tensor tensor, Kind kind) {
   if (kind == Kind::torch && exchange_of_torch) {
     const MutableTensorView view = tensor;
-    return exchange_of_torch->give(std::move(tensor), view);
+    return give_tensor(std::move(tensor), view);
   }
   const Dtype dtype = tensor.dtype();
   std::size_t shape[kMaxRank];

@@ -29,10 +29,6 @@ struct WritableArray {
   nb::object object{};
 };
 
-// Types of elements in DLPack's words; not set for one that qkv lacks.
-std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type);
-nb::dlpack::dtype dlpack_of(Dtype dtype);
-
 // TypeError, naming the argument, for anything but an array on the CPU of a type that qkv has.
 Array take_array(nb::handle object, std::string_view name);
 // Of f32, f64, bf16 or f16; of i32 or i64; of bool or u8. TypeError for others.
