@@ -254,7 +254,7 @@ class _Translator:
     def target_tokenizer(self) -> _Tokenizer: ...
 
 class Saved:
-    """What forward(save=True) of a layer keeps for backward()."""
+    """What a call of a layer with save=True keeps for backward()."""
 
 class MultiHeadAttention:
     """
@@ -266,7 +266,7 @@ class MultiHeadAttention:
 
     >>> import numpy, qkv
     >>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
-    >>> layer.forward(numpy.ones((1, 3, 8), "f"), mask=qkv.Mask.causal()).shape
+    >>> layer(numpy.ones((1, 3, 8), "f"), mask=qkv.Mask.causal()).shape
     (1, 3, 8)
     >>> sorted(layer.state_dict())
     ['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']
@@ -292,12 +292,12 @@ class MultiHeadAttention:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int | None = None, save: bool = False) -> Any:
         """
         query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward().
         """
@@ -308,7 +308,7 @@ class Encoder:
 
     >>> import numpy, qkv
     >>> encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
-    >>> out, saved = encoder.forward(numpy.ones((1, 3, 8), "f"), save=True)
+    >>> out, saved = encoder(numpy.ones((1, 3, 8), "f"), save=True)
     >>> grad_x, = encoder.backward(saved, numpy.ones_like(out))
     >>> encoder.gradients()["layers.0.linear1.weight"].shape
     (16, 8)
@@ -334,12 +334,12 @@ class Encoder:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, int32 [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
@@ -350,7 +350,7 @@ class Decoder:
 
     >>> import numpy, qkv
     >>> decoder = qkv.layers.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
-    >>> decoder.forward(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
+    >>> decoder(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
     (1, 2, 8)
     """
 
@@ -374,14 +374,14 @@ class Decoder:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
-        x and memory as in Encoder.forward(). mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_x, grad_memory).
+        x and memory as in Encoder. mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_x, grad_memory).
         """
 
 class Transformer:
@@ -392,7 +392,7 @@ class Transformer:
 
     >>> import numpy, qkv
     >>> model = qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=16, encoder_layers=1, decoder_layers=1)
-    >>> model.forward(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
+    >>> model(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
     (1, 2, 8)
     """
 
@@ -416,14 +416,14 @@ class Transformer:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
-        source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_source, grad_target).
+        source and target as in Encoder. target_mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_source, grad_target).
         """
 
 class Rnn:
@@ -451,12 +451,12 @@ class Rnn:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
@@ -467,7 +467,7 @@ class Lstm:
 
     >>> import numpy, qkv
     >>> lstm = qkv.lab.Lstm(input_size=3, hidden=4)
-    >>> out, hidden, cell = lstm.forward(numpy.ones((2, 5, 3), "f"))
+    >>> out, hidden, cell = lstm(numpy.ones((2, 5, 3), "f"))
     >>> out.shape, hidden.shape
     ((2, 5, 4), (1, 2, 4))
     """
@@ -492,12 +492,12 @@ class Lstm:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
@@ -527,12 +527,12 @@ class Gru:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
@@ -544,7 +544,7 @@ class Conv1d:
     Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel - 1) dilation zeros at the beginning alone.
 
     >>> import numpy, qkv
-    >>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2).forward(numpy.ones((1, 4, 2), "f")).shape
+    >>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2)(numpy.ones((1, 4, 2), "f")).shape
     (1, 3, 3)
     """
 
@@ -568,12 +568,12 @@ class Conv1d:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
         """
@@ -583,7 +583,7 @@ class Conv2d:
     As Conv1d over rows and columns of pictures: torch.nn.Conv2d, with channels last.
 
     >>> import numpy, qkv
-    >>> qkv.lab.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1).forward(numpy.ones((1, 4, 5, 1), "f")).shape
+    >>> qkv.lab.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1)(numpy.ones((1, 4, 5, 1), "f")).shape
     (1, 4, 5, 2)
     """
 
@@ -607,12 +607,12 @@ class Conv2d:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
@@ -642,12 +642,12 @@ class Pool1d:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
         """
@@ -677,12 +677,12 @@ class Pool2d:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
@@ -696,7 +696,7 @@ class BatchNorm:
 
     >>> import numpy, qkv
     >>> norm = qkv.lab.BatchNorm(dim=2)
-    >>> norm.forward(numpy.array([[1, 2], [3, 6]], "f"), training=True).round(3).tolist()
+    >>> norm(numpy.array([[1, 2], [3, 6]], "f"), training=True).round(3).tolist()
     [[-1.0, -1.0], [1.0, 1.0]]
     """
 
@@ -720,12 +720,12 @@ class BatchNorm:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, x: Array, *, training: bool = False, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, x: Array, *, training: bool = False, threads: int | None = None, save: bool = False) -> Any:
         """
         x [..., dim]. training: by mean and variance of these rows, two at least, which move the running ones; else by the running ones. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
@@ -740,7 +740,7 @@ class PatchEmbedding:
 
     >>> import numpy, qkv
     >>> embedding = qkv.layers.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
-    >>> embedding.forward(numpy.zeros((1, 8, 12, 3), "f")).shape
+    >>> embedding(numpy.zeros((1, 8, 12, 3), "f")).shape
     (1, 7, 8)
     """
 
@@ -764,12 +764,12 @@ class PatchEmbedding:
 
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
         """
-        From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
         """
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
-    def forward(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> Any:
+    def __call__(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> Any:
         """
         pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no gradient.
         """

@@ -36,7 +36,7 @@ class Vit:
         self.threads = threads
         self._core = _qkv._Vit(os.fspath(folder))
 
-    def forward(self, pictures: Array) -> Any:
+    def __call__(self, pictures: Array) -> Any:
         """The last hidden states, [batch, 1 + patches, model_dim], the class token first.
 
         pictures: float32 [batch, height, width, channels] of any size that holds a patch.

@@ -17,7 +17,7 @@ nb::object forward_batch_norm(nb::handle self, nb::handle x, const nb::kwargs& g
   auto& core = core_of<BatchNorm>(self);
   const auto call = std::make_shared<BatchNormCall>();
   call->arrays.push_back(take_floats(x, "x"));
-  Keywords keywords("forward", given);
+  Keywords keywords(name_of_type(self), given);
   bool save = false;
   keywords.read("training", call->training);
   keywords.read_threads(call->threads);
@@ -57,7 +57,7 @@ not read. momentum: what the newest batch weighs in running_mean and running_var
 
 >>> import numpy, qkv
 >>> norm = qkv.lab.BatchNorm(dim=2)
->>> norm.forward(numpy.array([[1, 2], [3, 6]], "f"), training=True).round(3).tolist()
+>>> norm(numpy.array([[1, 2], [3, 6]], "f"), training=True).round(3).tolist()
 [[-1.0, -1.0], [1.0, 1.0]]
 )",
       [](Keywords& keywords) {
@@ -68,8 +68,8 @@ not read. momentum: what the newest batch weighs in running_mean and running_var
         return config;
       })
       .def(
-          "forward", &forward_batch_norm, "x"_a, "keywords"_a,
-          nb::sig("def forward(self, x: Array, *, training: bool = False, threads: int | None = None, save: bool = "
+          "__call__", &forward_batch_norm, "x"_a, "keywords"_a,
+          nb::sig("def __call__(self, x: Array, *, training: bool = False, threads: int | None = None, save: bool = "
                   "False) -> "
                   "typing.Any"),
           "x [..., dim]. training: by mean and variance of these rows, two at least, which move the running ones; else "

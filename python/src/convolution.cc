@@ -82,7 +82,7 @@ nb::object forward_convolution(nb::handle self, nb::handle x, const nb::kwargs& 
   auto& core = core_of<Core>(self);
   const auto call = std::make_shared<ConvolutionCall>();
   call->arrays.push_back(take_floats(x, "x"));
-  Keywords keywords("forward", given);
+  Keywords keywords(name_of_type(self), given);
   bool save = false;
   if constexpr (takes_sequences<Core>) keywords.read_offsets("offsets", call->offsets);
   keywords.read_threads(call->threads);
@@ -106,10 +106,10 @@ nb::object forward_convolution(nb::handle self, nb::handle x, const nb::kwargs& 
 }
 
 constexpr const char* kForward1d =
-    "def forward(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> "
+    "def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> "
     "typing.Any";
 constexpr const char* kForward2d =
-    "def forward(self, x: Array, *, threads: int | None = None, save: bool = False) -> typing.Any";
+    "def __call__(self, x: Array, *, threads: int | None = None, save: bool = False) -> typing.Any";
 constexpr const char* kOf1d =
     "x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their "
     "offsets). save: gives (that, saved), for backward(), which gives (grad_x,).";
@@ -134,32 +134,32 @@ void bind_convolution(nb::module_& module) {
 Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel - 1) dilation zeros at the beginning alone.
 
 >>> import numpy, qkv
->>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2).forward(numpy.ones((1, 4, 2), "f")).shape
+>>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2)(numpy.ones((1, 4, 2), "f")).shape
 (1, 3, 3)
 )",
                     read_convolution<Conv1dConfig>)
-      .def("forward", &forward_convolution<Conv1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
+      .def("__call__", &forward_convolution<Conv1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
   add_layer<Conv2d>(module, "Conv2d", QKV_CONVOLUTION_KEYWORDS(QKV_SIZE) QKV_LAYER_KEYWORDS ") -> None",
                     R"(As Conv1d over rows and columns of pictures: torch.nn.Conv2d, with channels last.
 
 >>> import numpy, qkv
->>> qkv.lab.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1).forward(numpy.ones((1, 4, 5, 1), "f")).shape
+>>> qkv.lab.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1)(numpy.ones((1, 4, 5, 1), "f")).shape
 (1, 4, 5, 2)
 )",
                     read_convolution<Conv2dConfig>)
-      .def("forward", &forward_convolution<Conv2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
+      .def("__call__", &forward_convolution<Conv2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
   add_layer<MaxOrMean1d>(
       module, "Pool1d", QKV_POOL_KEYWORDS("int"),
       "The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels "
       "last. stride: kernel unless given.",
       read_pool<Pool1dConfig>)
-      .def("forward", &forward_convolution<MaxOrMean1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
+      .def("__call__", &forward_convolution<MaxOrMean1d>, "x"_a, "keywords"_a, nb::sig(kForward1d), kOf1d);
   add_layer<MaxOrMean2d>(
       module, "Pool2d", QKV_POOL_KEYWORDS(QKV_SIZE),
       "The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels "
       "last. stride: kernel unless given.",
       read_pool<Pool2dConfig>)
-      .def("forward", &forward_convolution<MaxOrMean2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
+      .def("__call__", &forward_convolution<MaxOrMean2d>, "x"_a, "keywords"_a, nb::sig(kForward2d), kOf2d);
 }
 
 }  // namespace qkv::python

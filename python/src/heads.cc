@@ -68,10 +68,10 @@ nb::object forward_heads(nb::handle self, nb::handle query, nb::handle key, nb::
   call->arrays.push_back(take_floats(query, "query"));
   if (!key.is_none()) call->arrays.push_back(take_floats(key, "key"));
   if (!value.is_none()) {
-    if (key.is_none()) throw std::invalid_argument("MultiHeadAttention.forward: value needs key");
+    if (key.is_none()) throw std::invalid_argument("MultiHeadAttention: value needs key");
     call->arrays.push_back(take_floats(value, "value"));
   }
-  Keywords keywords("MultiHeadAttention.forward", given);
+  Keywords keywords("MultiHeadAttention", given);
   bool save = false, need_weights = false, average_weights = true;
   keywords.read("mask", call->options.mask);
   keywords.read("bias", call->options.bias);
@@ -130,15 +130,15 @@ of heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch
 
 >>> import numpy, qkv
 >>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
->>> layer.forward(numpy.ones((1, 3, 8), "f"), mask=qkv.Mask.causal()).shape
+>>> layer(numpy.ones((1, 3, 8), "f"), mask=qkv.Mask.causal()).shape
 (1, 3, 8)
 >>> sorted(layer.state_dict())
 ['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']
 )",
       read_config)
       .def(
-          "forward", &forward_heads, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a,
-          nb::sig("def forward(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: "
+          "__call__", &forward_heads, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a,
+          nb::sig("def __call__(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: "
                   "AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = "
                   "None, offsets_key: Array | None "
                   "= None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: "

@@ -78,7 +78,7 @@ nb::object run_backward(nb::handle layer, const Saved& saved, nb::handle grad_ou
 }
 
 void bind_saved(nb::module_& module) {
-  nb::class_<Saved>(module, "Saved", "What forward(save=True) of a layer keeps for backward().");
+  nb::class_<Saved>(module, "Saved", "What a call of a layer with save=True keeps for backward().");
 }
 
 }  // namespace qkv::python

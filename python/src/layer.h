@@ -28,7 +28,7 @@ struct Layer {
   bool has_gradients = false;
 };
 
-// What forward(save=True) gives beside the output.
+// What a call with save=True gives beside the output.
 struct Saved {
   nb::object layer{};
   std::function<nb::object(nb::handle grad_out)> backward{};
@@ -58,7 +58,7 @@ Core& core_of(nb::handle layer) {
   return nb::cast<Layer<Core>&>(layer).core;
 }
 
-// A call of forward(): its inputs and results, for as long as backward() needs them.
+// A call of a layer: its inputs and results, for as long as backward() needs them.
 struct LayerCall {
   std::vector<Array> arrays{};  // inputs, in the order of the parameters
   std::vector<Array> others{};  // of keywords
@@ -67,7 +67,7 @@ struct LayerCall {
   Kind kind() const { return arrays.front().kind; }
 };
 
-// (out, saved), as forward(save=True) gives them.
+// (out, saved), as a call with save=True gives them.
 template <class Backward>
 nb::object give_saved(nb::object out, nb::handle layer, Backward backward) {
   return nb::make_tuple(std::move(out), Saved{nb::borrow(layer), std::move(backward)});
@@ -141,7 +141,7 @@ nb::class_<Layer<Core>> add_layer(nb::module_& module, const char* name, const c
           },
           "saved"_a, "grad_out"_a,
           nb::sig("def backward(self, saved: Saved, grad_out: Array) -> tuple[typing.Any, ...]"),
-          "From what forward(save=True) kept and the gradient of its output: the gradients of its inputs. Adds to "
+          "From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to "
           "gradients().")
       .def(
           "__reduce__",

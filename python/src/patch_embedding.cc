@@ -14,7 +14,7 @@ nb::object forward_patches(nb::handle self, nb::handle pictures, const nb::kwarg
   auto& core = core_of<PatchEmbedding>(self);
   const auto call = std::make_shared<LayerCall>();
   call->arrays.push_back(take_floats(pictures, "pictures"));
-  Keywords keywords("forward", given);
+  Keywords keywords(name_of_type(self), given);
   int threads = 0;
   bool save = false;
   keywords.read_threads(threads);
@@ -46,7 +46,7 @@ with others are interpolated, bicubic, as torch.nn.functional.interpolate. Sourc
 
 >>> import numpy, qkv
 >>> embedding = qkv.layers.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
->>> embedding.forward(numpy.zeros((1, 8, 12, 3), "f")).shape
+>>> embedding(numpy.zeros((1, 8, 12, 3), "f")).shape
 (1, 7, 8)
 )",
       [](Keywords& keywords) {
@@ -57,9 +57,9 @@ with others are interpolated, bicubic, as torch.nn.functional.interpolate. Sourc
         keywords.read("channels", config.channels);
         return config;
       })
-      .def("forward", &forward_patches, "pictures"_a, "keywords"_a,
+      .def("__call__", &forward_patches, "pictures"_a, "keywords"_a,
            nb::sig(
-               "def forward(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> typing.Any"),
+               "def __call__(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> typing.Any"),
            "pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at "
            "the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have "
            "no gradient.");

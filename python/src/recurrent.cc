@@ -77,7 +77,7 @@ nb::object forward_recurrent(nb::handle self, nb::handle x, const nb::kwargs& gi
   auto& layer = core_of<Core>(self);
   const auto call = std::make_shared<RecurrentCall>();
   call->arrays.push_back(take_floats(x, "x"));
-  Keywords keywords("forward", given);
+  Keywords keywords(name_of_type(self), given);
   bool save = false;
   keywords.read_floats("hidden", call->initial.hidden);
   if (layer.config().cell == RecurrentCell::lstm) keywords.read_floats("cell", call->initial.cell);
@@ -85,7 +85,7 @@ nb::object forward_recurrent(nb::handle self, nb::handle x, const nb::kwargs& gi
   keywords.read_threads(call->threads);
   keywords.read("save", save);
   keywords.read(call->dropout);
-  if (call->dropout.p != 0 && !save) throw std::invalid_argument("forward: dropout is for training, with save=True");
+  if (call->dropout.p != 0 && !save) throw std::invalid_argument("dropout is for training, with save=True");
   keywords.finish();
   call->others = keywords.arrays();
 
@@ -108,7 +108,7 @@ template <class Core, class Config>
 void bind(nb::module_& module, const char* name, const char* init, const char* forward_signature,
           const char* documentation) {
   add_layer<Core>(module, name, init, documentation, read_config<Config>)
-      .def("forward", &forward_recurrent<Core>, "x"_a, "keywords"_a, nb::sig(forward_signature),
+      .def("__call__", &forward_recurrent<Core>, "x"_a, "keywords"_a, nb::sig(forward_signature),
            "x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives "
            "the "
            "outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, "
@@ -132,17 +132,17 @@ void bind_recurrent(nb::module_& module) {
       module, "Rnn",
       "def __init__(self, *, input_size: int, " QKV_RECURRENT_KEYWORDS
       ", activation: typing.Literal['tanh', 'relu'] = 'tanh', " QKV_LAYER_KEYWORDS ") -> None",
-      "def forward(self, x: Array, *, hidden: Array | None = None, " QKV_RECURRENT_FORWARD,
+      "def __call__(self, x: Array, *, hidden: Array | None = None, " QKV_RECURRENT_FORWARD,
       "``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990).");
   bind<Lstm, LstmConfig>(
       module, "Lstm",
       "def __init__(self, *, input_size: int, " QKV_RECURRENT_KEYWORDS ", " QKV_LAYER_KEYWORDS ") -> None",
-      "def forward(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, " QKV_RECURRENT_FORWARD,
+      "def __call__(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, " QKV_RECURRENT_FORWARD,
       R"(Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
 
 >>> import numpy, qkv
 >>> lstm = qkv.lab.Lstm(input_size=3, hidden=4)
->>> out, hidden, cell = lstm.forward(numpy.ones((2, 5, 3), "f"))
+>>> out, hidden, cell = lstm(numpy.ones((2, 5, 3), "f"))
 >>> out.shape, hidden.shape
 ((2, 5, 4), (1, 2, 4))
 )");
@@ -150,7 +150,7 @@ void bind_recurrent(nb::module_& module) {
       module, "Gru",
       "def __init__(self, *, input_size: int, " QKV_RECURRENT_KEYWORDS
       ", reset: typing.Literal['after_product', 'before_product'] = 'after_product', " QKV_LAYER_KEYWORDS ") -> None",
-      "def forward(self, x: Array, *, hidden: Array | None = None, " QKV_RECURRENT_FORWARD,
+      "def __call__(self, x: Array, *, hidden: Array | None = None, " QKV_RECURRENT_FORWARD,
       "Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014); reset: where the reset gate is "
       "applied, torch's after_product.");
 }

@@ -68,7 +68,7 @@ struct StacksCall : LayerCall {
     keywords.read_threads(options.threads);
     keywords.read("save", save);
     keywords.read(dropout);
-    if (dropout.p != 0 && !save) throw std::invalid_argument("forward: dropout is for training, with save=True");
+    if (dropout.p != 0 && !save) throw std::invalid_argument("dropout is for training, with save=True");
     keywords.finish();
     others = keywords.arrays();
   }
@@ -113,7 +113,7 @@ std::shared_ptr<StacksCall> inputs(std::initializer_list<std::pair<nb::handle, c
 nb::object encode(nb::handle self, nb::handle x, const nb::kwargs& given) {
   using EncoderCall = StacksCall<MultiHeadAttentionOptions, EncoderSaved>;
   const auto call = inputs<EncoderCall>({{x, "x"}});
-  Keywords keywords("Encoder.forward", given);
+  Keywords keywords("Encoder", given);
   keywords.read("mask", call->options.mask);
   keywords.read("bias", call->options.bias);
   keywords.read_offsets("offsets", call->offsets[0]);
@@ -129,7 +129,7 @@ nb::object encode(nb::handle self, nb::handle x, const nb::kwargs& given) {
 nb::object decode(nb::handle self, nb::handle x, nb::handle memory, const nb::kwargs& given) {
   using DecoderCall = StacksCall<DecoderLayerOptions, DecoderSaved>;
   const auto call = inputs<DecoderCall>({{x, "x"}, {memory, "memory"}});
-  Keywords keywords("Decoder.forward", given);
+  Keywords keywords("Decoder", given);
   keywords.read("mask", call->options.self_mask);
   keywords.read("bias", call->options.self_bias);
   keywords.read("memory_mask", call->options.memory_mask);
@@ -150,7 +150,7 @@ nb::object decode(nb::handle self, nb::handle x, nb::handle memory, const nb::kw
 nb::object transform(nb::handle self, nb::handle source, nb::handle target, const nb::kwargs& given) {
   using TransformerCall = StacksCall<TransformerOptions, TransformerSaved>;
   const auto call = inputs<TransformerCall>({{source, "source"}, {target, "target"}});
-  Keywords keywords("Transformer.forward", given);
+  Keywords keywords("Transformer", given);
   keywords.read("source_mask", call->options.source_mask);
   keywords.read("source_bias", call->options.source_bias);
   keywords.read("target_mask", call->options.target_mask);
@@ -181,14 +181,14 @@ void bind_stacks(nb::module_& module) {
 
 >>> import numpy, qkv
 >>> encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
->>> out, saved = encoder.forward(numpy.ones((1, 3, 8), "f"), save=True)
+>>> out, saved = encoder(numpy.ones((1, 3, 8), "f"), save=True)
 >>> grad_x, = encoder.backward(saved, numpy.ones_like(out))
 >>> encoder.gradients()["layers.0.linear1.weight"].shape
 (16, 8)
 )",
                      read_stack)
-      .def("forward", &encode, "x"_a, "keywords"_a,
-           nb::sig("def forward(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | "
+      .def("__call__", &encode, "x"_a, "keywords"_a,
+           nb::sig("def __call__(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | "
                    "None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
            "x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, "
            "int32 "
@@ -200,15 +200,15 @@ void bind_stacks(nb::module_& module) {
 
 >>> import numpy, qkv
 >>> decoder = qkv.layers.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
->>> decoder.forward(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
+>>> decoder(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
 (1, 2, 8)
 )",
                      read_stack)
-      .def("forward", &decode, "x"_a, "memory"_a, "keywords"_a,
-           nb::sig("def forward(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, "
+      .def("__call__", &decode, "x"_a, "memory"_a, "keywords"_a,
+           nb::sig("def __call__(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, "
                    "memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, "
                    "memory_offsets: Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-           "x and memory as in Encoder.forward(). mask: qkv.Mask.causal() unless another one is given. save: gives "
+           "x and memory as in Encoder. mask: qkv.Mask.causal() unless another one is given. save: gives "
            "(out, "
            "saved), for backward(), which gives (grad_x, grad_memory).");
   add_layer<Transformer>(
@@ -221,17 +221,17 @@ No embedding, no positions, no output projection.
 
 >>> import numpy, qkv
 >>> model = qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=16, encoder_layers=1, decoder_layers=1)
->>> model.forward(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
+>>> model(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
 (1, 2, 8)
 )",
       read_transformer)
-      .def("forward", &transform, "source"_a, "target"_a, "keywords"_a,
-           nb::sig("def forward(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: "
+      .def("__call__", &transform, "source"_a, "target"_a, "keywords"_a,
+           nb::sig("def __call__(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: "
                    "AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = "
                    "None, memory_bias: AnyBias = None, source_offsets: "
                    "Array | None = None, target_offsets: "
                    "Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-           "source and target as in Encoder.forward(). target_mask: qkv.Mask.causal() unless another one is given. "
+           "source and target as in Encoder. target_mask: qkv.Mask.causal() unless another one is given. "
            "save: "
            "gives "
            "(out, saved), for backward(), which gives (grad_source, grad_target).");

@@ -30,17 +30,17 @@ def zeros(*shape):
 
 def lstm():
     layer = qkv.lab.Lstm(input_size=8, hidden=1024)
-    return lambda: layer.forward(zeros(1, 6000, 8), threads=1)
+    return lambda: layer(zeros(1, 6000, 8), threads=1)
 
 
 def convolution():
     layer = qkv.lab.Conv2d(in_channels=64, out_channels=256, kernel=15)
-    return lambda: layer.forward(zeros(1, 256, 256, 64), threads=1)
+    return lambda: layer(zeros(1, 256, 256, 64), threads=1)
 
 
 def convolution_backward():
     layer, x = qkv.lab.Conv2d(in_channels=32, out_channels=64, kernel=3), zeros(1, 512, 512, 32)
-    out, saved = layer.forward(x, save=True)
+    out, saved = layer(x, save=True)
 
     def backward():
         for _ in range(1000):
@@ -51,18 +51,18 @@ def convolution_backward():
 
 def pooling():
     layer = qkv.lab.Pool2d(kernel=64, stride=1)
-    return lambda: layer.forward(zeros(1, 1500, 1500, 4), threads=1)
+    return lambda: layer(zeros(1, 1500, 1500, 4), threads=1)
 
 
 def encoder():
     layer = qkv.layers.Encoder(model_dim=512, heads=8, ff_dim=2048, layers=6)
-    return lambda: layer.forward(zeros(32, 512, 512), threads=1)
+    return lambda: layer(zeros(32, 512, 512), threads=1)
 
 
 def vit():
     model = qkv.Vit(DIGITS)
     pictures = zeros(20000, *model.picture_size, 3)
-    return lambda: model.forward(pictures)
+    return lambda: model(pictures)
 
 
 def embedder():

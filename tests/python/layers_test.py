@@ -52,10 +52,10 @@ def test_multi_head_attention(name, dtype):
         mask = qkv.Mask.boolean(~HEADS[f"{name}.attn_mask"])
     if f"{name}.key_padding_mask" in HEADS:
         mask = qkv.Mask.boolean(~HEADS[f"{name}.key_padding_mask"][:, None, None])
-    out, weights = layer.forward(*inputs, mask=mask, need_weights=True)
+    out, weights = layer(*inputs, mask=mask, need_weights=True)
     close(out, HEADS[f"{name}.out_f64"], dtype)
     close(weights, HEADS[f"{name}.mean_weights_f64"], dtype)
-    _, weights = layer.forward(*inputs, mask=mask, need_weights=True, average_weights=False)
+    _, weights = layer(*inputs, mask=mask, need_weights=True, average_weights=False)
     close(weights, HEADS[f"{name}.weights_f64"], dtype)
 
 
@@ -70,7 +70,7 @@ def test_transformer(name):
     loaded(model, golden.under(case, "weights."))
     source, target = case["source"].astype("f8"), case["target"].astype("f8")
     mask = qkv.Mask.lengths(case["source_lengths"])
-    out, saved = model.forward(source, target, source_mask=mask, memory_mask=mask, save=True)
+    out, saved = model(source, target, source_mask=mask, memory_mask=mask, save=True)
     close(out, case["out_f64"])
     want = golden.under(case, "gradients.")
     grad_source, grad_target = model.backward(saved, case["grad_out"].astype("f8"))
@@ -93,8 +93,8 @@ def test_encoder_and_decoder_are_the_parts_of_a_transformer():
     decoder = loaded(qkv.layers.Decoder(**config), golden.under(case, "weights.decoder."))
     source, target = case["source"].astype("f8"), case["target"].astype("f8")
     mask = qkv.Mask.lengths(case["source_lengths"])
-    memory, kept = encoder.forward(source, mask=mask, save=True)
-    out, saved = decoder.forward(target, memory, memory_mask=mask, save=True)
+    memory, kept = encoder(source, mask=mask, save=True)
+    out, saved = decoder(target, memory, memory_mask=mask, save=True)
     close(out, case["out_f64"])
     grad_target, grad_memory = decoder.backward(saved, case["grad_out"].astype("f8"))
     close(grad_target, case["gradients.target"])
@@ -105,9 +105,9 @@ def test_encoder_and_decoder_are_the_parts_of_a_transformer():
 def test_ragged_rows_are_the_padded_ones_without_padding():
     encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=12, layers=1, dtype="float64", seed=3)
     x = numpy.random.default_rng(1).standard_normal((2, 5, 8))
-    padded = encoder.forward(x, mask=qkv.Mask.lengths(numpy.array([5, 3])))
+    padded = encoder(x, mask=qkv.Mask.lengths(numpy.array([5, 3])))
     rows = numpy.concatenate([x[0], x[1, :3]])
-    ragged = encoder.forward(rows, offsets=numpy.array([0, 5, 8], "i4"))
+    ragged = encoder(rows, offsets=numpy.array([0, 5, 8], "i4"))
     close(ragged, numpy.concatenate([padded[0], padded[1, :3]]))
 
 
@@ -125,7 +125,7 @@ def test_recurrent(name):
     layer = loaded(kind(dtype="float64", **config), golden.under(case, "weights."))
     offsets = numpy.concatenate([[0], numpy.cumsum(case["lengths"])]).astype("i4")
     initial = {"hidden": case["h"]} | ({"cell": case["c"]} if "c" in case else {})
-    results, saved = layer.forward(case["x"], offsets=offsets, save=True, **initial)
+    results, saved = layer(case["x"], offsets=offsets, save=True, **initial)
     parts = ["out", "h_n", "c_n"][: len(results)]
     assert len(parts) == (3 if kind is qkv.lab.Lstm else 2)
     for got, part in zip(results, parts):
@@ -161,7 +161,7 @@ CONVOLUTION, _ = golden.read("convolution/convolution.safetensors")
 def test_convolution_and_pooling(name, layer):
     case = golden.under(CONVOLUTION, f"{name}.")
     loaded(layer, {key: case[key] for key in ("weight", "bias") if key in case})
-    out, saved = layer.forward(case["x"], save=True)
+    out, saved = layer(case["x"], save=True)
     close(out, case["out"], "float32")
     close(layer.backward(saved, case["grad_out"])[0], case["grad_x"], "float32")
     for key, got in layer.gradients().items():
@@ -183,7 +183,7 @@ def test_batch_norm(name, layer):
     state = {key: case[key] for key in ("weight", "bias", "running_mean", "running_var")}
     layer.load_state_dict({**state, "num_batches_tracked": numpy.array(3)})  # as torch's state has it
     assert all((layer.state_dict()[key] == value).all() for key, value in state.items())
-    out, saved = layer.forward(case["x"], training=training, save=True)
+    out, saved = layer(case["x"], training=training, save=True)
     close(out, case["out"], "float32")
     close(layer.backward(saved, case["grad_out"])[0], case["grad_x"], "float32")
     gradients = layer.gradients()
@@ -193,7 +193,7 @@ def test_batch_norm(name, layer):
     after = layer.state_dict()
     close(after["running_mean"], case["next_mean"] if training else case["running_mean"], "float32")
     close(after["running_var"], case["next_var"] if training else case["running_var"], "float32")
-    close(layer.forward(case["x"][:1]), layer.forward(case["x"])[:1], "float32")  # rows do not depend on others
+    close(layer(case["x"][:1]), layer(case["x"])[:1], "float32")  # rows do not depend on others
 
 
 def test_patch_embedding_by_hand():
@@ -208,7 +208,7 @@ def test_patch_embedding_by_hand():
     patches = pictures[:, :, :6, 0].reshape(2, 2, 2, 2, 3).transpose(0, 1, 3, 2, 4).reshape(2, 4, 6)
     rows = patches @ state["projection.weight"].T + state["projection.bias"]
     want = numpy.concatenate([numpy.broadcast_to(state["class_token"], (2, 1, 5)), rows], 1) + state["positions.weight"]
-    out, saved = layer.forward(pictures, save=True)
+    out, saved = layer(pictures, save=True)
     close(out, want)
     grad_out = draw.standard_normal(out.shape)
     assert layer.backward(saved, grad_out) == ()
@@ -232,7 +232,7 @@ def test_patch_embedding_beside_torch():
     moved = torch.nn.functional.interpolate(learnt, size=(4, 3), mode="bicubic", align_corners=False)
     first = (state["class_token"] + state["positions.weight"][0]).expand(2, 1, 6)
     want = torch.cat([first, (rows + moved).flatten(2).transpose(1, 2)], 1)
-    out, saved = layer.forward(pictures, save=True)
+    out, saved = layer(pictures, save=True)
     torch.testing.assert_close(out, want.detach(), rtol=1e-10, atol=1e-10)
     grad_out = torch.randn(want.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     want.backward(grad_out)
@@ -258,7 +258,7 @@ def test_layers_pickle_as_config_and_parameters(layer):
     for key, value in layer.state_dict().items():
         assert (again.state_dict()[key] == value).all()
     x = numpy.ones((1, 3, 4), "f4")
-    first, second = layer.forward(x), again.forward(x)
+    first, second = layer(x), again(x)
     assert (numpy.asarray(first[0]) == numpy.asarray(second[0])).all()
 
 
@@ -278,10 +278,10 @@ def test_dropout_needs_a_seed_and_training():
     encoder = qkv.layers.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1)
     x = numpy.ones((1, 3, 4), "f4")
     with pytest.raises(ValueError, match="dropout needs a seed"):
-        encoder.forward(x, dropout=0.5, save=True)
+        encoder(x, dropout=0.5, save=True)
     with pytest.raises(ValueError, match="dropout is for training"):
-        encoder.forward(x, dropout=0.5, seed=1)
-    (first, _), (second, _), (other, _) = (encoder.forward(x, dropout=0.5, seed=s, save=True) for s in (1, 1, 2))
+        encoder(x, dropout=0.5, seed=1)
+    (first, _), (second, _), (other, _) = (encoder(x, dropout=0.5, seed=s, save=True) for s in (1, 1, 2))
     assert (first == second).all() and (first != other).any()
 
 
@@ -295,20 +295,20 @@ def test_dropout_needs_a_seed_and_training():
         (lambda: qkv.layers.MultiHeadAttention(model_dim=8, dtype="float16"), ValueError, "float32"),
         (lambda: qkv.layers.Encoder(model_dim=8, ff_dim=8, norm_order="middle"), ValueError, '"post", "pre"'),
         (lambda: qkv.lab.Conv2d(in_channels=1, out_channels=1, kernel=(1, 2, 3)), ValueError, "height, width"),
-        (lambda: LAYERS[5].forward(numpy.ones((1, 4), "f4"), training=True), ValueError, "a variance needs 2"),
-        (lambda: LAYERS[5].forward(numpy.ones((2, 3), "f4")), ValueError, "batch_norm"),
+        (lambda: LAYERS[5](numpy.ones((1, 4), "f4"), training=True), ValueError, "a variance needs 2"),
+        (lambda: LAYERS[5](numpy.ones((2, 3), "f4")), ValueError, "batch_norm"),
         (lambda: qkv.lab.BatchNorm(dim=4, eps=1e-5), TypeError, "unexpected keyword argument 'eps'"),
-        (lambda: qkv.layers.PatchEmbedding(dim=4, patch=4, grid=2).forward(numpy.ones((1, 3, 8, 3), "f4")), ValueError, "patch"),
+        (lambda: qkv.layers.PatchEmbedding(dim=4, patch=4, grid=2)(numpy.ones((1, 3, 8, 3), "f4")), ValueError, "patch"),
         (lambda: LAYERS[0].load_state_dict({}), ValueError, "is missing"),
         (lambda: LAYERS[0].load_state_dict(None), TypeError, "state must be a dict"),
         (lambda: LAYERS[0].load_state_dict({**LAYERS[0].state_dict(), "x": numpy.zeros(1)}), ValueError, "x is no parameter"),
         (lambda: LAYERS[3].load_state_dict({"weight": numpy.zeros(1), "bias": numpy.zeros(2)}), ValueError, "must be [2, 4, 3]"),
-        (lambda: LAYERS[0].forward(None), TypeError, "query must be an array"),
-        (lambda: LAYERS[0].forward(numpy.zeros((1, 3, 4))), ValueError, "f32"),
-        (lambda: LAYERS[1].forward(numpy.zeros((3, 4), "f4"), offsets=numpy.array([0, 9], "i4")), ValueError, "offsets"),
-        (lambda: LAYERS[1].forward(numpy.zeros((3, 4), "f4"), offsets=numpy.array([0, 3])), TypeError, "offsets must be int32"),
+        (lambda: LAYERS[0](None), TypeError, "query must be an array"),
+        (lambda: LAYERS[0](numpy.zeros((1, 3, 4))), ValueError, "f32"),
+        (lambda: LAYERS[1](numpy.zeros((3, 4), "f4"), offsets=numpy.array([0, 9], "i4")), ValueError, "offsets"),
+        (lambda: LAYERS[1](numpy.zeros((3, 4), "f4"), offsets=numpy.array([0, 3])), TypeError, "offsets must be int32"),
         (lambda: LAYERS[1].backward(3, numpy.zeros(1)), TypeError, "incompatible"),
-        (lambda: LAYERS[1].backward(LAYERS[0].forward(numpy.zeros((1, 3, 4), "f4"), save=True)[1], None), ValueError, "another layer"),
+        (lambda: LAYERS[1].backward(LAYERS[0](numpy.zeros((1, 3, 4), "f4"), save=True)[1], None), ValueError, "another layer"),
     ],
 )
 def test_what_does_not_fit(call, error, says):

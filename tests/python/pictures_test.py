@@ -17,7 +17,7 @@ DIGITS = ROOT / "models" / "digits"
 def test_vit_beside_transformers(name):
     case, _ = golden.read(f"vit/{name}.safetensors")
     vit = qkv.Vit(ROOT / "tests" / "golden" / "vit" / name)
-    numpy.testing.assert_allclose(vit.forward(case["pictures_0"]), case["hidden_f64_0"], atol=2e-5)
+    numpy.testing.assert_allclose(vit(case["pictures_0"]), case["hidden_f64_0"], atol=2e-5)
     numpy.testing.assert_allclose(vit.logits(case["pictures_0"]), case["logits_f64_0"], atol=2e-5)
 
 

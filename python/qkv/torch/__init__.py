@@ -7,10 +7,12 @@
 
 from .functional import attention, attention_stats
 from .layers import MultiheadAttention, TransformerEncoderLayer
+from .module import Layer
 from .replacement import Replaced, replace
 from .whole import WholeEncoder, WholeTranslator, whole
 
 __all__ = [
+    "Layer",
     "MultiheadAttention",
     "Replaced",
     "TransformerEncoderLayer",
