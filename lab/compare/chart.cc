@@ -10,6 +10,7 @@
 #include <set>
 
 #include "core/mathematics.h"
+#include "io/svg.h"
 
 namespace qkv::comparison {
 namespace {
@@ -61,15 +62,15 @@ struct ChartAxes {
   std::set<double> xs{};
 };
 
-void draw_y_tick(std::string& svg, double y, const std::string& label) {
-  fmt::format_to(std::back_inserter(svg),
-                 "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"{}\"/><text x=\"{:.1f}\" y=\"{:.1f}\" "
-                 "text-anchor=\"end\">{}</text>\n",
-                 kLeft, y, kWidth - kRight, kGrid, kLeft - 6, y + 4, label);
+constexpr int kSize = 11;  // of letters
+
+void draw_y_tick(io::Svg& svg, double y, const std::string& label) {
+  svg.line({{kLeft, y}, {kWidth - kRight, y}}, {.stroke = kGrid});
+  svg.text(kLeft - 6, y + 4, label, {.fill = io::kFaint, .anchor = io::Anchor::end, .size = kSize});
 }
 
-void draw_axes(std::string& svg, const Chart& chart, const ChartAxes& axes) {
-  const auto to = std::back_inserter(svg);
+void draw_axes(io::Svg& svg, const Chart& chart, const ChartAxes& axes) {
+  const io::SvgText below{.fill = io::kFaint, .anchor = io::Anchor::middle, .size = kSize};
   if (axes.decades) {
     const double step = std::max(1.0, std::ceil((axes.top - axes.bottom) / 6));
     for (double power = axes.bottom; power <= axes.top; power += step) {
@@ -84,68 +85,56 @@ void draw_axes(std::string& svg, const Chart& chart, const ChartAxes& axes) {
   for (const double x : axes.xs) {
     if (axes.x(x) - last < 20) continue;
     last = axes.x(x);
-    fmt::format_to(to, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:g}</text>\n", last,
-                   kHeight - kBottom + 16, x);
+    svg.text(last, kHeight - kBottom + 16, fmt::format("{:g}", x), below);
   }
-  fmt::format_to(to, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
-                 (kLeft + kWidth - kRight) / 2, kHeight - 10, chart.x_name);
-  if (chart.rule) {
-    fmt::format_to(to, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#57606a\" stroke-dasharray=\"4 4\"/>\n", kLeft,
-                   axes.y(*chart.rule), kWidth - kRight);
-  }
+  svg.text((kLeft + kWidth - kRight) / 2, kHeight - 10, chart.x_name, below);
+  if (chart.rule) svg.line({{kLeft, axes.y(*chart.rule)}, {kWidth - kRight, axes.y(*chart.rule)}}, {.dashed = true});
 }
 
-void draw_series(std::string& svg, const ChartSeries& series, const ChartAxes& axes) {
-  const auto to = std::back_inserter(svg);
+void draw_series(io::Svg& svg, const ChartSeries& series, const ChartAxes& axes) {
   const char* color = color_of(series.name);
-  std::string line, dots, above, below;
+  io::Svg::Points line, range, below;
   for (const ChartPoint& point : series.points) {
     if (axes.decades && !(point.low > 0)) continue;
     const double x = axes.x(point.x);
-    line += fmt::format("{:.1f},{:.1f} ", x, axes.y(point.y));
-    above += fmt::format("{:.1f},{:.1f} ", x, axes.y(point.high));
-    below = fmt::format("{:.1f},{:.1f} ", x, axes.y(point.low)) + below;
-    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>", x, axes.y(point.y), color);
+    line.emplace_back(x, axes.y(point.y));
+    range.emplace_back(x, axes.y(point.high));
+    below.emplace_back(x, axes.y(point.low));
   }
-  fmt::format_to(to, "<polygon fill=\"{}\" fill-opacity=\"0.15\" points=\"{}{}\"/>", color, above, below);
-  fmt::format_to(to, "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\" points=\"{}\"/>{}\n", color, line,
-                 dots);
+  range.insert(range.end(), below.rbegin(), below.rend());
+  svg.polygon(range, color, 0.15);
+  svg.line(line, {.stroke = color, .width = 1.8});
+  for (const auto& [x, y] : line) svg.disc(x, y, 2.5, color);
 }
 
-void draw_chart(std::string& svg, const Chart& chart) {
-  const auto to = std::back_inserter(svg);
+void draw_chart(io::Svg& svg, const Chart& chart) {
   const ChartAxes axes(chart);
-  fmt::format_to(to, "<text x=\"{:.1f}\" y=\"20\" font-size=\"14\" fill=\"#1f2328\">{}</text>\n", kLeft, chart.title);
-  fmt::format_to(to, "<text x=\"{:.1f}\" y=\"40\">", kLeft);
+  svg.text(kLeft, 20, chart.title, {.size = 14});
+  double x = kLeft;
   for (const ChartSeries& series : chart.series) {
-    fmt::format_to(to, "<tspan fill=\"{}\" dx=\"{}\">\xe2\x97\x8f {}</tspan>", color_of(series.name),
-                   &series == &chart.series.front() ? 0 : 9, series.name);
+    const std::string label = "\xe2\x97\x8f " + series.name;
+    svg.text(x, 40, label, {.fill = color_of(series.name), .size = kSize});
+    x += 6.2 * static_cast<double>(series.name.size()) + 24;
   }
-  svg += "</text>\n";
   draw_axes(svg, chart, axes);
-  svg += "<g clip-path=\"url(#inside)\">\n";
+  svg.begin_inside(kLeft - 4, kTop - 4, kWidth - kLeft - kRight + 8, kHeight - kTop - kBottom + 8);
   for (const ChartSeries& series : chart.series) draw_series(svg, series, axes);
-  svg += "</g>\n";
+  svg.end();
 }
 
 }  // namespace
 
 std::string charts_svg(const std::vector<Chart>& charts) {
   const std::size_t columns = std::min(kColumns, charts.size()), rows = (charts.size() + columns - 1) / columns;
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "font-family=\"sans-serif\" font-size=\"11\" fill=\"#57606a\">\n<rect width=\"100%\" height=\"100%\" "
-      "fill=\"#ffffff\"/>\n<clipPath id=\"inside\"><rect x=\"{2}\" y=\"{3}\" width=\"{4}\" "
-      "height=\"{5}\"/></clipPath>\n",
-      kWidth * static_cast<double>(columns), kHeight * static_cast<double>(rows), kLeft - 4, kTop - 4,
-      kWidth - kLeft - kRight + 8, kHeight - kTop - kBottom + 8);
+  io::Svg svg;
+  std::string titles;
   for (std::size_t i = 0; i < charts.size(); ++i) {
-    fmt::format_to(std::back_inserter(svg), "<g transform=\"translate({:.0f} {:.0f})\">\n",
-                   kWidth * static_cast<double>(i % columns), kHeight * static_cast<double>(i / columns));
+    svg.begin(kWidth * static_cast<double>(i % columns), kHeight * static_cast<double>(i / columns));
     draw_chart(svg, charts[i]);
-    svg += "</g>\n";
+    svg.end();
+    titles += (i > 0 ? "; " : "") + charts[i].title;
   }
-  return svg + "</svg>\n";
+  return svg.picture(kWidth * static_cast<double>(columns), kHeight * static_cast<double>(rows), titles);
 }
 
 }  // namespace qkv::comparison

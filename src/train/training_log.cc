@@ -15,6 +15,7 @@
 #include "io/files/descriptor.h"
 #include "io/json/json_document.h"
 #include "io/json/json_events.h"
+#include "io/svg.h"
 #include "qkv/files.h"
 
 namespace qkv::training {
@@ -113,43 +114,37 @@ struct Axes {
   double y(double value) const { return kHeight - kBottom - (kHeight - kTop - kBottom) * value / loss; }
 };
 
-void draw_axes(std::string& svg, const Axes& axes) {
-  const auto to = std::back_inserter(svg);
+void draw_axes(io::Svg& svg, const Axes& axes) {
   const double loss_tick = tick_distance(axes.loss), step_tick = std::max(1.0, tick_distance(axes.steps));
   for (int i = 0; i * loss_tick <= axes.loss; ++i) {
     const double y = axes.y(i * loss_tick);
-    fmt::format_to(to, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#d0d7de\"/>", kLeft, y, kWidth - kRight);
-    fmt::format_to(to, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n", kLeft - 6, y + 4,
-                   i * loss_tick);
+    svg.line({{kLeft, y}, {kWidth - kRight, y}}, {.stroke = "#d0d7de"});
+    svg.text(kLeft - 6, y + 4, fmt::format("{:g}", i * loss_tick), {.fill = io::kFaint, .anchor = io::Anchor::end});
   }
   for (int i = 0; i * step_tick <= axes.steps; ++i) {
-    fmt::format_to(to, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:.0f}</text>\n", axes.x(i * step_tick),
-                   kHeight - kBottom + 18, i * step_tick);
+    svg.text(axes.x(i * step_tick), kHeight - kBottom + 18, fmt::format("{:.0f}", i * step_tick),
+             {.fill = io::kFaint, .anchor = io::Anchor::middle});
   }
 }
 
-void draw_curve(std::string& svg, const Axes& axes, std::span<const CurvePoint> points, const char* color) {
-  if (points.empty()) return;
-  const auto to = std::back_inserter(svg);
-  fmt::format_to(to, "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\" points=\"", color);
+void draw_curve(io::Svg& svg, const Axes& axes, std::span<const CurvePoint> points, const char* color) {
+  io::Svg::Points curve;
   for (const CurvePoint& point : points) {
-    fmt::format_to(to, "{:.1f},{:.1f} ", axes.x(static_cast<double>(point.step)), axes.y(point.loss));
+    curve.emplace_back(axes.x(static_cast<double>(point.step)), axes.y(point.loss));
   }
-  fmt::format_to(to, "\"/>\n");
+  svg.line(curve, {.stroke = color, .width = 1.5});
 }
 
 // The lowest point of the validation: its step is the one that a training calls its best.
-void draw_best(std::string& svg, const Axes& axes, std::span<const CurvePoint> validation) {
+void draw_best(io::Svg& svg, const Axes& axes, std::span<const CurvePoint> validation) {
   if (validation.empty()) return;
   const CurvePoint& best = *std::min_element(validation.begin(), validation.end(),
                                              [](const auto& a, const auto& b) { return a.loss < b.loss; });
   const double x = axes.x(static_cast<double>(best.step)), y = axes.y(best.loss);
   const bool right = x > kWidth / 2;
-  fmt::format_to(std::back_inserter(svg),
-                 "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"none\" stroke=\"{}\"/><text x=\"{:.1f}\" "
-                 "y=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">best: {:.4f} at step {}</text>\n",
-                 x, y, kValidationColor, x + (right ? -8 : 8), y - 8, right ? "end" : "start", kValidationColor,
-                 best.loss, best.step);
+  svg.circle(x, y, 4, kValidationColor);
+  svg.text(x + (right ? -8 : 8), y - 8, fmt::format("best: {:.4f} at step {}", best.loss, best.step),
+           {.fill = kValidationColor, .anchor = right ? io::Anchor::end : io::Anchor::start});
 }
 
 }  // namespace
@@ -162,23 +157,16 @@ std::string loss_curve_svg(std::span<const CurvePoint> training, std::span<const
       axes.loss = std::max(axes.loss, point.loss);
     }
   }
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
-      "font-family=\"sans-serif\" font-size=\"12\" fill=\"#57606a\">\n<rect width=\"100%\" height=\"100%\" "
-      "fill=\"#ffffff\"/>\n",
-      kWidth, kHeight);
+  io::Svg svg;
   draw_axes(svg, axes);
   draw_curve(svg, axes, training, kTrainingColor);
   draw_curve(svg, axes, validation, kValidationColor);
   draw_best(svg, axes, validation);
-  fmt::format_to(std::back_inserter(svg),
-                 "<text x=\"{:.0f}\" y=\"18\" fill=\"{}\">training, dropout included</text><text x=\"{:.0f}\" y=\"18\" "
-                 "fill=\"{}\">"
-                 "validation</text><text x=\"{:.0f}\" y=\"18\" text-anchor=\"end\">nats per target token without label "
-                 "smoothing, over steps</text>\n"
-                 "</svg>\n",
-                 kLeft, kTrainingColor, kLeft + 170, kValidationColor, kWidth - kRight);
-  return svg;
+  svg.text(kLeft, 18, "training, with dropout", {.fill = kTrainingColor});
+  svg.text(kLeft + 170, 18, "validation", {.fill = kValidationColor});
+  svg.text(kWidth - kRight, 18, "nats per target token without label smoothing, over steps",
+           {.fill = io::kFaint, .anchor = io::Anchor::end});
+  return svg.picture(kWidth, kHeight, "Loss over the steps of a training");
 }
 
 }  // namespace qkv::training

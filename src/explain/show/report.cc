@@ -29,7 +29,7 @@ namespace {
 
 using TableNames = std::vector<std::string>;
 
-std::string heading(const std::string& text) { return html_element("h3", html_text(text)) + "\n"; }
+std::string heading(const std::string& text) { return html_element("h3", io::markup_text(text)) + "\n"; }
 
 constexpr std::array<const char*, 7> kMeasures = {"entropy", "distance", "first",     "previous",
                                                   "next",    "itself",   "separators"};
@@ -45,7 +45,7 @@ std::string measure_cells(const HeadSummary& summary) {
 
 std::string cut_line(std::int64_t cut) {
   std::string text;
-  for (const Line& line : about_cut(cut)) text += html_element("p", html_text(line.front().text)) + "\n";
+  for (const Line& line : about_cut(cut)) text += html_element("p", io::markup_text(line.front().text)) + "\n";
   return text;
 }
 
@@ -87,7 +87,7 @@ std::string report_tables(const Explanation& explanation) {
       for (const Line& line : block.lines) {
         std::string words;
         for (const Span& span : line) words += span.text;
-        text += html_element("p", html_text(words)) + "\n";
+        text += html_element("p", io::markup_text(words)) + "\n";
       }
       for (const Quantity& one : block.quantities) text += html_table(one.name, one.values, one.rows, one.columns);
     }
@@ -100,8 +100,8 @@ std::string report_tables(const HeadSurvey& survey) {
   std::string text = cut_line(cut_of(survey.attentions));
   for (const AttentionSequence& sequence : sequences) {
     std::string tokens;
-    for (const std::string& token : sequence.tokens) tokens += " <bdi>" + html_text(token) + "</bdi>";
-    text += html_element("p", html_text(sequence.caption) + tokens) + "\n";
+    for (const std::string& token : sequence.tokens) tokens += " <bdi>" + io::markup_text(token) + "</bdi>";
+    text += html_element("p", io::markup_text(sequence.caption) + tokens) + "\n";
   }
   if (alignment && survey.word_weights.element_count() > 0) {
     const TableNames &targets = alignment->target.words, &sources = alignment->source.words;
@@ -144,7 +144,8 @@ std::string report_tables(const HeadTrace& trace) {
 std::string report_tables(const TokenMeasures& measures) {
   const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
   const auto rows = [](const std::vector<MeasuredBy>& by, const std::string& name, const TableNames& columns) {
-    std::string text = "<table>" + html_element("caption", html_text(name)) + "\n" + html_column_heads(columns, true);
+    std::string text =
+        "<table>" + html_element("caption", io::markup_text(name)) + "\n" + html_column_heads(columns, true);
     for (const MeasuredBy& one : by) {
       std::string row = html_row_head(qkv::name_of(one.measure));
       for (const double value : one.values) row += html_cell(value);
@@ -308,11 +309,11 @@ std::string data_of(const Contents& contents, const std::string& title, const st
 }
 
 std::string tables_of(const Contents& contents, const std::string& title) {
-  std::string text = "<h1>" + html_text(title) + "</h1>\n";
-  for (const std::string& line : contents.left_out()) text += "<p>" + html_text(line) + "</p>\n";
+  std::string text = "<h1>" + io::markup_text(title) + "</h1>\n";
+  for (const std::string& line : contents.left_out()) text += "<p>" + io::markup_text(line) + "</p>\n";
   for (const Contents::Entry& entry : contents.entries()) {
     if (entry.tables.empty()) continue;
-    if (contents.entries().size() > 1) text += "<h2>" + html_text(entry.name) + "</h2>\n";
+    if (contents.entries().size() > 1) text += "<h2>" + io::markup_text(entry.name) + "</h2>\n";
     text += entry.tables;
   }
   return text;
@@ -403,10 +404,11 @@ std::string Report::html(const std::string& title, const std::string& command) c
     if (contents.size() + engine_.size() <= kLargestReport) {
       std::string_view page = report_page();
       // The marks in the order of the page.
-      for (const auto& [mark, part] : {std::pair<std::string_view, std::string>("<!--qkv:title-->", html_text(title)),
-                                       {"<!--qkv:report-->", tables_of(contents, title)},
-                                       {"<!--qkv:data-->", data_of(contents, title, command)},
-                                       {"<!--qkv:engine-->", engine_}}) {
+      for (const auto& [mark, part] :
+           {std::pair<std::string_view, std::string>("<!--qkv:title-->", io::markup_text(title)),
+            {"<!--qkv:report-->", tables_of(contents, title)},
+            {"<!--qkv:data-->", data_of(contents, title, command)},
+            {"<!--qkv:engine-->", engine_}}) {
         const std::size_t at = page.find(mark);
         text.append(page.substr(0, at)).append(part);
         page.remove_prefix(at + mark.size());

@@ -44,45 +44,17 @@ void append_base85(std::string& text, std::string_view bytes) {
   }
 }
 
-std::string html_text(std::string_view text) {
-  const auto valid = OrderedJson::parse(json_text(std::string(text))).get<std::string>();
-  std::string html;
-  for (char c : valid) {
-    switch (c) {
-      case '&':
-        html += "&amp;";
-        break;
-      case '<':
-        html += "&lt;";
-        break;
-      case '>':
-        html += "&gt;";
-        break;
-      case '"':
-        html += "&quot;";
-        break;
-      case '\'':
-        html += "&#39;";
-        break;
-      default:
-        const bool control = (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == '\x7f';
-        html += control ? std::string("\xEF\xBF\xBD") : std::string(1, c);
-    }
-  }
-  return html;
-}
-
 std::string html_element(const char* tag, const std::string& text) { return fmt::format("<{0}>{1}</{0}>", tag, text); }
 std::string html_cell(double value) { return html_element("td", fixed_text(value, 5)); }
 
 std::string html_row_head(const std::string& name) {
-  return "<th scope=\"row\"><bdi>" + html_text(name) + "</bdi></th>";
+  return "<th scope=\"row\"><bdi>" + io::markup_text(name) + "</bdi></th>";
 }
 
 std::string html_column_heads(const std::vector<std::string>& names, bool after_rows) {
   if (names.empty()) return "";
   std::string row = after_rows ? "<td></td>" : "";
-  for (const std::string& name : names) row += "<th scope=\"col\"><bdi>" + html_text(name) + "</bdi></th>";
+  for (const std::string& name : names) row += "<th scope=\"col\"><bdi>" + io::markup_text(name) + "</bdi></th>";
   return html_element("tr", row) + "\n";
 }
 
@@ -90,8 +62,8 @@ std::string html_table(const std::string& name, const TensorView& values, const 
                        const std::vector<std::string>& columns) {
   constexpr std::int64_t kMostNumbers = 1 << 16;
   if (values.element_count() > kMostNumbers) {
-    return html_element(
-               "p", html_text(fmt::format("{} has {} numbers, too many for a table.", name, values.element_count()))) +
+    return html_element("p", io::markup_text(fmt::format("{} has {} numbers, too many for a table.", name,
+                                                         values.element_count()))) +
            "\n";
   }
   if (values.rank() == 3) {
@@ -104,7 +76,7 @@ std::string html_table(const std::string& name, const TensorView& values, const 
   const bool is_row = values.rank() == 1;
   const std::int64_t height = is_row ? 1 : values.size(0), width = values.size(is_row ? 0 : 1);
   const bool has_rows = !is_row && std::ssize(rows) == height;
-  std::string text = "<table>" + html_element("caption", html_text(name)) + "\n";
+  std::string text = "<table>" + html_element("caption", io::markup_text(name)) + "\n";
   if (std::ssize(columns) == width) text += html_column_heads(columns, has_rows);
   for (std::int64_t i = 0; i < height; ++i) {
     std::string row = has_rows ? html_row_head(rows[static_cast<std::size_t>(i)]) : "";

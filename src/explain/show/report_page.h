@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "io/svg.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline explaining {
@@ -24,10 +25,6 @@ void append_base64(std::string& text, std::string_view bytes);
 // Five letters for four bytes (base64 has five and a third): those of Z85 (https://rfc.zeromq.org/spec/32), but a comma
 // for "<", which would end a page's element. As in Ascii85, the last 1 to 3 bytes are one letter more than bytes.
 void append_base85(std::string& text, std::string_view bytes);
-
-// Text in HTML: nothing in it is markup, whatever it holds.
-// Bytes that are not UTF-8, and controls, become U+FFFD.
-std::string html_text(std::string_view text);
 
 // Matrices as HTML tables: numbers with five decimals.
 std::string html_element(const char* tag, const std::string& html);
