@@ -114,7 +114,7 @@ void draw_chart(io::Svg& svg, const Chart& chart) {
   for (const ChartSeries& series : chart.series) {
     const std::string label = "\xe2\x97\x8f " + series.name;
     svg.text(x, 40, label, {.fill = color_of(series.name), .size = kSize});
-    x += 6.2 * static_cast<double>(series.name.size()) + 24;
+    x += 6 * static_cast<double>(series.name.size()) + 20;
   }
   draw_axes(svg, chart, axes);
   svg.begin_inside(kLeft - 4, kTop - 4, kWidth - kLeft - kRight + 8, kHeight - kTop - kBottom + 8);
