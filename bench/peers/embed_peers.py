@@ -4,7 +4,7 @@
                                 [--out FILE]
 
 Needs torch 2.15, transformers, onnx, onnxruntime and openvino in the Python that runs it; models/get-minilm fetches a
-MODEL. Ours is the program itself, text in and text out, with --weights f32, bf16 and int8. Theirs is the tokenizer, the
+MODEL. Ours is the program itself, text in and text out, with --weights f32, bf16 and int8_groups. Theirs is the tokenizer, the
 model, mean pooling and normalisation in this process, padded batches sorted by length, each of the size that was fastest
 for it: transformers on torch; ONNX Runtime on its export with fused operators (onnxruntime.transformers) and on that
 with dynamic int8 (quantize_dynamic, whole columns); OpenVINO on the export and on dynamic int8. Prints for 64 sentences
@@ -64,7 +64,7 @@ class Ours:
     def __init__(self, options, weights):
         command = [options.program, "embed", "--model", options.model, "--threads", str(options.threads)]
         command += ["--weights", weights]
-        self.name = f"qkv {weights}"
+        self.name = f"qkv {weights.removesuffix('_groups')}"
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def embed(self, texts):
@@ -223,7 +223,7 @@ def first_embedding(options):
 def main(options):
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
-        engines = [Ours(options, weights) for weights in ("f32", "bf16", "int8")]
+        engines = [Ours(options, weights) for weights in ("f32", "bf16", "int8_groups")]
         engines += [p for p in peers(options, Path(folder)) if p.name == "transformers f32" or re.search(options.only, p.name)]
         race(options, engines, AutoTokenizer.from_pretrained(options.model))
     starts = [seconds(lambda: first_embedding(options)) for _ in range(options.rounds)]

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
+#include <utility>
 
 #include "qkv/api.h"
 #include "qkv/tensor.h"
@@ -21,6 +23,13 @@ enum class WeightStorage {
   // on. Groups are summed in f32, in their order: the same bits on every target.
   int8_groups,
 };
+
+// As options name them: a word means one storage everywhere.
+inline constexpr std::pair<std::string_view, WeightStorage> kWeightStorages[] = {
+    {"f32", WeightStorage::full},
+    {"bf16", WeightStorage::bf16},
+    {"int8", WeightStorage::int8},
+    {"int8_groups", WeightStorage::int8_groups}};
 
 // The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
 class QKV_API PackedMatrix {

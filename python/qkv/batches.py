@@ -20,6 +20,7 @@ import numpy
 
 from . import _qkv
 from .embedder import Embedder
+from .options import Weights
 from .translator import Translator
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Embed(_Batches):
         prompt: str | None = None,
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
-        weights: str = "f32",
+        weights: Weights = "f32",
     ) -> None:
         super().__init__(folder, column, into, target, threads)
         self._how = {"weights": weights}

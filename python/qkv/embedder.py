@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from . import _qkv, similarities
+from .options import Weights
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # it takes long to import
@@ -32,14 +33,14 @@ class Embedder:
         self,
         folder: str | os.PathLike[str],
         *,
-        weights: str = "f32",
+        weights: Weights = "f32",
         threads: int | None = None,
         max_seq_length: int | None = None,
     ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
-        weights: how the layers' matrices are kept, "f32", "bf16" or "int8": in fewer bits they take less memory and are
-        less accurate; int8 is faster on x86. threads: None for the process's number. max_seq_length: tokens of a text that
+        weights: how the layers' matrices are kept, "f32", "bf16", "int8" or "int8_groups": in fewer bits they take less
+        memory and are less accurate (docs/python.md). threads: None for the process's number. max_seq_length: tokens of a text that
         are read, as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for
         steps that are not supported; OSError if it cannot be read.
         """
@@ -70,7 +71,7 @@ class Embedder:
         """The embeddings of texts, float32 [texts, dim]; of a single str [dim].
 
         batch_size changes nothing: texts are batched by their tokens, and the bits do not depend on it. progress is
-        called with the numbers of texts done and of all. prompt, or the folder's prompt of that name, is put before each
+        called with the numbers of texts done and of all; show_progress_bar shows them on standard error. prompt, or the folder's prompt of that name, is put before each
         text in place of the folder's default. truncate_dim keeps the first numbers; normalize_embeddings gives them length 1.
         output_value "token_embeddings": a list of float32 [tokens, dim], the last hidden states of each text.
 
@@ -78,8 +79,6 @@ class Embedder:
         """
         _refuse("output_value", output_value, "sentence_embedding", "token_embeddings")
         _refuse("precision", precision, "float32")
-        if show_progress_bar:
-            raise ValueError("encode: show_progress_bar=True is not supported; pass progress=, which is called")
         if device not in (None, "cpu"):
             raise ValueError(f"encode: device={device!r} is not supported; qkv computes on the CPU")
         if batch_size < 1:
@@ -87,9 +86,11 @@ class Embedder:
         single = isinstance(sentences, str)
         texts: Any = [sentences] if single else sentences
         count = self.threads if threads is None else threads
+        calls = [call for call in (_show if show_progress_bar else None, progress) if call]
+        progress = (lambda done, total: [call(done, total) for call in calls]) if calls else None
         as_tensors = convert_to_tensor or not convert_to_numpy
         if output_value == "token_embeddings":
-            rows = self._token_embeddings(texts, self._prompt(prompt_name, prompt), batch_size, count)
+            rows = self._token_embeddings(texts, self._prompt(prompt_name, prompt), batch_size, count, progress)
             given = [_tensor(each) for each in rows] if as_tensors else rows
             return given[0] if single else given
         vectors: Any = self._core.embed(texts, count, progress, self._prompt(prompt_name, prompt), self._max_length)
@@ -213,7 +214,14 @@ class Embedder:
     def __repr__(self) -> str:
         return f"Embedder({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
 
-    def _token_embeddings(self, texts: Any, prompt: str | None, batch_size: int, threads: int | None) -> list[Vectors]:
+    def _token_embeddings(
+        self,
+        texts: Any,
+        prompt: str | None,
+        batch_size: int,
+        threads: int | None,
+        progress: Callable[[int, int], object] | None,
+    ) -> list[Vectors]:
         if prompt is None:
             prompt = self._prompts().get(self._config().get("default_prompt_name") or "", "")
         tokenizer, model = self.tokenizer, self._core.model()
@@ -230,6 +238,8 @@ class Embedder:
             types = [number for each in batch for number in each.type_ids]
             hidden = model.forward(ids, types, lengths, threads)
             rows += numpy.split(hidden, numpy.cumsum(lengths)[:-1])
+            if progress:
+                progress(len(rows), len(encodings))
         return rows
 
     def _config(self) -> dict[str, Any]:
@@ -250,6 +260,11 @@ class Embedder:
     def _prompts(self) -> dict[str, str]:
         prompts = {"query": "", "document": "", **(self._config().get("prompts") or {})}
         return {name: prompt or "" for name, prompt in prompts.items()}
+
+
+def _show(done: int, total: int) -> None:
+    sys.stderr.write(f"\r{100 * done // total} % of {total} texts" + "\n" * (done == total))
+    sys.stderr.flush()
 
 
 def _make(params: dict[str, Any]) -> Embedder:

@@ -18,10 +18,11 @@ from sentence_transformers.base.modules import InputModule
 from transformers import AutoTokenizer
 
 from .embedder import Embedder
+from .options import Weights
 from .torch.whole import Float32Module
 
 
-def load(folder: str | os.PathLike[str], *, weights: str = "f32", threads: int | None = None) -> SentenceTransformer:
+def load(folder: str | os.PathLike[str], *, weights: Weights = "f32", threads: int | None = None) -> SentenceTransformer:
     """The SentenceTransformer of a folder, for inference: encode, similarity, search and evaluation as always.
 
     The folder's prompts, similarity and normalisation are kept. weights and threads as qkv.Embedder() has them, which

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from . import _qkv
+from .options import Weights
 from .tokenizer import Tokenizer
 
 
@@ -49,16 +50,16 @@ class Translator:
     'De nada.'
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, storage: str = "f32", threads: int | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, weights: Weights = "f32", threads: int | None = None) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, generation_config.json.
 
-        storage: how weights are kept, "f32", "bf16" or "int8". threads: None for the process's number. FormatError for a
+        weights: how they are kept, "f32", "bf16", "int8" or "int8_groups" (docs/python.md). threads: None for the process's number. FormatError for a
         folder that breaks a rule of its format; OSError if it cannot be read.
         """
         self.folder = folder
-        self.storage = storage
+        self.weights = weights
         self.threads = threads
-        self._core = _qkv._Translator(os.fspath(folder), storage)
+        self._core = _qkv._Translator(os.fspath(folder), weights)
 
     def translate(
         self,
@@ -145,17 +146,17 @@ class Translator:
         return Tokenizer._of(self._core.target_tokenizer())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self.folder, self.storage, self.threads)
+        return _make, (self.folder, self.weights, self.threads)
 
     def __repr__(self) -> str:
-        return f"Translator({os.fspath(self.folder)!r}, storage={self.storage!r}, threads={self.threads})"
+        return f"Translator({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
 
 
 _PIECE = 16  # texts between two words of progress; results do not depend on it
 
 
-def _make(folder: str | os.PathLike[str], storage: str, threads: int | None) -> Translator:
-    return Translator(folder, storage=storage, threads=threads)
+def _make(folder: str | os.PathLike[str], weights: Weights, threads: int | None) -> Translator:
+    return Translator(folder, weights=weights, threads=threads)
 
 
 def _translation(found: dict[str, Any]) -> Translation:

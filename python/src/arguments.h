@@ -49,9 +49,9 @@ std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view
 std::vector<std::string> take_texts(nb::handle object, std::string_view name);
 
 // One of a few names; what is raised lists them.
-template <class Choice>
+template <class Choice, std::size_t kCount>
 Choice take_choice(nb::handle object, std::string_view name,
-                   std::initializer_list<std::pair<std::string_view, Choice>> choices) {
+                   const std::pair<std::string_view, Choice> (&choices)[kCount]) {
   std::string wanted = "one of ";
   for (const auto& [known, choice] : choices) {
     wanted += (wanted.ends_with("\"") ? ", \"" : "\"") + std::string(known) + "\"";

@@ -58,9 +58,7 @@ void bind_embedder(nb::module_& module) {
           "__init__",
           [](Embedder* place, nb::handle folder, nb::handle weights) {
             const std::string path = take_text(folder, "folder");
-            const auto storage = take_choice<WeightStorage>(
-                weights, "weights",
-                {{"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8_groups}});
+            const auto storage = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
             load_released(place, [&] { return Embedder::load(path, storage); });
           },
           "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))

@@ -47,8 +47,8 @@ class Keywords {
   // The keywords dropout and seed. ValueError for the first without the second.
   void read(Dropout& to);
 
-  template <class Choice>
-  void read(const char* name, Choice& to, std::initializer_list<std::pair<std::string_view, Choice>> choices) {
+  template <class Choice, std::size_t kCount>
+  void read(const char* name, Choice& to, const std::pair<std::string_view, Choice> (&choices)[kCount]) {
     if (const nb::handle value = take(name); value.is_valid()) to = take_choice<Choice>(value, name, choices);
   }
 

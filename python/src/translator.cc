@@ -122,14 +122,12 @@ void bind_translator(nb::module_& module) {
   nb::class_<Translator>(module, "_Translator")
       .def(
           "__init__",
-          [](Translator* place, nb::handle folder, nb::handle storage) {
+          [](Translator* place, nb::handle folder, nb::handle weights) {
             const std::string path = take_text(folder, "folder");
-            const auto chosen = take_choice<WeightStorage>(
-                storage, "storage",
-                {{"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}});
+            const auto chosen = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
             load_released(place, [&] { return Translator::load(path, chosen); });
           },
-          "folder"_a, "storage"_a, nb::sig("def __init__(self, folder: str, storage: str) -> None"))
+          "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))
       .def("translate", &translate, "texts"_a, "keywords"_a,
            nb::sig("def translate(self, texts: collections.abc.Iterable[str], **keywords: object) -> "
                    "list[list[dict[str, typing.Any]]]"))

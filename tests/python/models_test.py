@@ -69,8 +69,8 @@ def test_tokenizer_reads_back_what_it_wrote():
 
 
 def test_pickles_as_folder_and_options(translator):
-    again = pickle.loads(pickle.dumps(qkv.Translator(MODEL, storage="int8", threads=2)))
-    assert again.storage == "int8" and again.threads == 2
+    again = pickle.loads(pickle.dumps(qkv.Translator(MODEL, weights="int8", threads=2)))
+    assert again.weights == "int8" and again.threads == 2
 
 
 def test_program_prints_its_version_and_exit_codes():
@@ -94,7 +94,7 @@ def test_encode_does_not_depend_on_the_batch():
     numpy.testing.assert_allclose(numpy.diag(embedder.similarity(whole, whole)), 1, atol=1e-6)
     with pytest.raises(ValueError, match="precision"):
         embedder.encode(texts, precision="int8")
-    for weights, least in (("bf16", 0.9999), ("int8", 0.995)):
+    for weights, least in (("bf16", 0.9999), ("int8_groups", 0.995), ("int8", 0.96)):
         fewer = qkv.Embedder(MINILM, weights=weights)
         near = fewer.encode(texts)
         assert (near != whole).any() and (near * whole).sum(axis=1).min() >= least
@@ -120,6 +120,25 @@ def test_embedder_beside_transformers(kind):
 
 
 @pytest.mark.skipif(not MINILM.is_dir(), reason="models/get-minilm fetches it")
+def test_what_is_done_is_shown(capfd):
+    """As sentence-transformers does, on standard error, and only where it is asked for."""
+    embedder = qkv.Embedder(ROOT / "tests" / "golden" / "encoders" / "roberta")
+    texts, done = ["a"] * 70, []
+    for output in ("sentence_embedding", "token_embeddings"):
+        embedder.encode(texts, output_value=output)
+        assert capfd.readouterr() == ("", "")
+        done.clear()
+        embedder.encode(texts, output_value=output, show_progress_bar=True, progress=lambda n, of: done.append((n, of)))
+        out, err = capfd.readouterr()
+        assert out == "" and err.endswith("\r100 % of 70 texts\n") and err.count("\n") == 1 and done[-1] == (70, 70)
+
+
+def test_weights_have_one_set_of_names():
+    for kind, folder in ((qkv.Embedder, ROOT / "tests" / "golden" / "encoders" / "roberta"), (qkv.Translator, MODEL)):
+        with pytest.raises(ValueError, match='weights must be one of "f32", "bf16", "int8", "int8_groups", got "int4"'):
+            kind(folder, weights="int4")
+
+
 def test_embedder_in_a_pipeline_of_scikit_learn():
     sklearn = pytest.importorskip("sklearn")
     from sklearn.linear_model import LogisticRegression

@@ -18,9 +18,6 @@
 namespace qkv::app {
 namespace {
 
-const Names<WeightStorage> kEmbedWeights = {
-    {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8_groups}};
-
 struct EmbedRequest {
   std::string model{};
   WeightStorage weights = WeightStorage::full;
@@ -80,9 +77,7 @@ void add_embed(Command& program) {
        {"--json", flag(request->json),
         "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens did not fit the model"}});
   command.add(line_options(request->lines));
-  command.add({{"--weights", choice(request->weights, kEmbedWeights),
-                "Storage of the weights: fewer bits take less memory and are less accurate; int8 is faster on x86"},
-               threads_option()});
+  command.add({weights_option(request->weights), threads_option()});
   command.on_run([request] { embed(*request); });
 }
 

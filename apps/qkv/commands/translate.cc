@@ -28,9 +28,6 @@
 namespace qkv::app {
 namespace {
 
-const Names<WeightStorage> kTranslateWeights = {
-    {"f32", WeightStorage::full}, {"bf16", WeightStorage::bf16}, {"int8", WeightStorage::int8}};
-
 struct TranslateRequest {
   std::string model{};  // empty: default_model()
   WeightStorage weights = WeightStorage::full;
@@ -258,8 +255,7 @@ void add_translate(Command& program) {
         "Write one {\"translations\": [{text, ids, score}]} per line, with \"sentences\": [{source, text, ids, score}] "
         "if the text was split, \"unsure\": true if the model is, and \"cut\": N if N of its tokens did not fit the "
         "model"},
-       {"--weights", choice(request->weights, kTranslateWeights),
-        "Storage of the weights: fewer bits are faster and less accurate"},
+       weights_option(request->weights),
        threads_option()});
   command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
   command.add(left_out_options(request->left_out, needs("--explain")));

@@ -97,6 +97,14 @@ bool is_text(const std::string& path) { return io::has_ending(path, ".csv") || i
 
 }  // namespace
 
+Option weights_option(WeightStorage& storage) {
+  const Names<WeightStorage> names(std::begin(kWeightStorages), std::end(kWeightStorages));
+  return {
+      "--weights", choice(storage, names),
+      "Storage of the weights: fewer bits take less memory, are faster, and less accurate; int8 has a scale for each "
+      "output of a layer (for translations), int8_groups one for every 32 of its numbers (for embeddings)"};
+}
+
 Option threads_option() {
   const auto set = [](const std::string& text) {
     set_threads(static_cast<int>(*parse_whole(text)));

@@ -13,6 +13,7 @@
 #include "qkv/attention/mask.h"
 #include "qkv/attention/precision.h"
 #include "qkv/attention/score.h"
+#include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
 namespace qkv::app {
@@ -35,6 +36,9 @@ void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<Named
 
 // --threads N: the threads of everything that the program computes.
 Option threads_option();
+
+// --weights: how a model's matrices are kept.
+Option weights_option(WeightStorage& storage);
 
 Option causal_option(std::optional<Align>& align);
 
