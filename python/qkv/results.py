@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 from .arrays import ArrayT
+
+_NONE: Any = None  # where nothing was asked for: who asks need not look whether it is there
 
 
 @dataclass
@@ -14,17 +16,17 @@ class AttentionStats(Generic[ArrayT]):
 
     out: ArrayT
     log_sum_exp: ArrayT  #: [..., heads, q_len]
-    weights: ArrayT | None = None  #: [..., heads, q_len, k_len]
-    logits: ArrayT | None = None  #: [..., heads, q_len, k_len]
-    row_weights: ArrayT | None = None  #: [rows, k_len]
-    row_maximum: ArrayT | None = None  #: [..., heads, q_len]
-    entropy: ArrayT | None = None  #: [..., heads, q_len]
-    self_weight: ArrayT | None = None  #: [..., heads, q_len]
-    previous_weight: ArrayT | None = None  #: [..., heads, q_len]
-    top_keys: ArrayT | None = None  #: [..., heads, q_len, n]
-    top_weights: ArrayT | None = None  #: [..., heads, q_len, n]
-    received: ArrayT | None = None  #: [..., heads, k_len]
-    block_weights: ArrayT | None = None  #: [..., heads, r, c]
+    weights: ArrayT = _NONE  #: [..., heads, q_len, k_len]
+    logits: ArrayT = _NONE  #: [..., heads, q_len, k_len]
+    row_weights: ArrayT = _NONE  #: [rows, k_len]
+    row_maximum: ArrayT = _NONE  #: [..., heads, q_len]
+    entropy: ArrayT = _NONE  #: [..., heads, q_len]
+    self_weight: ArrayT = _NONE  #: [..., heads, q_len]
+    previous_weight: ArrayT = _NONE  #: [..., heads, q_len]
+    top_keys: ArrayT = _NONE  #: [..., heads, q_len, n]
+    top_weights: ArrayT = _NONE  #: [..., heads, q_len, n]
+    received: ArrayT = _NONE  #: [..., heads, k_len]
+    block_weights: ArrayT = _NONE  #: [..., heads, r, c]
 
 
 @dataclass
@@ -34,13 +36,13 @@ class AttentionGradients(Generic[ArrayT]):
     query: ArrayT
     key: ArrayT
     value: ArrayT
-    sinks: ArrayT | None = None
+    sinks: ArrayT = _NONE
     bias: tuple[ArrayT, ...] = ()  #: of the arrays, in the order in which they were added
     alibi_slopes: tuple[ArrayT, ...] = ()
     tables: tuple[ArrayT, ...] = ()
-    w_query: ArrayT | None = None  #: of a score; "w" of concat and bilinear
-    w_key: ArrayT | None = None
-    v: ArrayT | None = None
+    w_query: ArrayT = _NONE  #: of a score; "w" of concat and bilinear
+    w_key: ArrayT = _NONE
+    v: ArrayT = _NONE
 
 
 @dataclass(frozen=True)

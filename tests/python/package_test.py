@@ -4,6 +4,7 @@ import dataclasses
 import doctest
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,27 @@ def test_types_are_strict():
     pytest.importorskip("mypy")
     found = python("-m", "mypy", "--cache-dir", "/dev/null")
     assert found.returncode == 0, found.stdout
+
+
+@pytest.mark.parametrize("checker", ["mypy", "pyright"])
+def test_snippets_of_the_documentation_have_types(checker, tmp_path):
+    """What a page shows is what an editor accepts, too; libraries that are not installed have no types there."""
+    pytest.importorskip(checker)
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)):
+            (tmp_path / f"{page.stem}_{number}.py").write_text(f'FOLDER: str = ""\n{code}', encoding="utf-8")
+    assert len(list(tmp_path.iterdir())) > 10
+    (tmp_path / "wrong.py").write_text('import qkv\n\nqkv.Mask.window("a")\nqkv.plan(1, 2, 3)\nqkv.Embedder("", weights="int4")\n')
+    (tmp_path / "mypy.ini").write_text(f"[mypy]\nmypy_path = {PACKAGE.parent}\nignore_missing_imports = True\nstrict = True\nfollow_imports = silent\n")
+    (tmp_path / "pyrightconfig.json").write_text(
+        json.dumps({"extraPaths": [str(PACKAGE.parent)], "reportMissingImports": False, "reportMissingModuleSource": False})
+    )
+    words = ["--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", "/dev/null"] if checker == "mypy" else ["-p"]
+    found = python("-m", checker, *words, str(tmp_path)).stdout
+    errors = [line for line in found.splitlines() if re.search(r":\d+.* error:|\d - error:", line)]
+    assert {*(re.search(r"(\w+)\.py", line).group(1) for line in errors)} == {"wrong"}, found
+    assert len(errors) >= 4, found
 
 
 def test_statistics_and_masks_are_those_of_the_library():

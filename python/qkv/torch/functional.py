@@ -75,9 +75,8 @@ def attention_stats(
     """
     given: dict[str, Any] = dict(options)
     if all(name == "weights" for name in given if name in _STATISTICS):
-        weights = given.pop("weights", False)
-        results = _results(query, key, value, given, 3 if weights else 2)
-        return AttentionStats(results[0], results[1], results[2] if weights else None)
+        count = 3 if given.pop("weights", False) else 2
+        return AttentionStats(*_results(query, key, value, given, count)[:count])
     stats = _qkv._tensor_stats(query, key, value, **{"threads": torch.get_num_threads(), **given})
     call: Any = {name: option for name, option in given.items() if name not in _STATISTICS}
     return replace(stats, out=attention(query, key, value, **call))
