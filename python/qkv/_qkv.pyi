@@ -243,7 +243,7 @@ class _Bert:
     def forward(self, ids: Sequence[int], types: Sequence[int], lengths: Sequence[int], threads: int | None) -> numpy.typing.NDArray[numpy.float32]: ...
 
 class _Translator:
-    def __init__(self, folder: str, storage: str) -> None: ...
+    def __init__(self, folder: str, weights: str) -> None: ...
 
     def translate(self, texts: Iterable[str], **keywords: object) -> list[list[dict[str, Any]]]: ...
 
@@ -256,7 +256,33 @@ class _Translator:
 class Saved:
     """What a call of a layer with save=True keeps for backward()."""
 
-class MultiHeadAttention:
+class Layer:
+    """What all layers have: parameters, and their gradients."""
+
+    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """The parameters by torch's names (copies)."""
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """
+        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
+        """
+
+    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
+        """
+        What backward() added up for each parameter since zero_grad() (copies).
+        """
+
+    def zero_grad(self) -> None:
+        """Makes all gradients zero."""
+
+    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+        """
+        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
+        """
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+class MultiHeadAttention(Layer):
     """
     Many attentions side by side: project to heads, attend, merge, project out.
 
@@ -274,35 +300,12 @@ class MultiHeadAttention:
 
     def __init__(self, *, model_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, key_input_dim: int | None = None, value_input_dim: int | None = None, out_dim: int | None = None, bias_kv: bool = False, zero_attention: bool = False, scheme: Literal['packed', 'per_head', 'two_stage'] = 'packed', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int | None = None, save: bool = False) -> Any:
         """
         query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward().
         """
 
-class Encoder:
+class Encoder(Layer):
     """
     Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder.
 
@@ -316,35 +319,12 @@ class Encoder:
 
     def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, int32 [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).
         """
 
-class Decoder:
+class Decoder(Layer):
     """
     Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder.
 
@@ -356,35 +336,12 @@ class Decoder:
 
     def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x and memory as in Encoder. mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_x, grad_memory).
         """
 
-class Transformer:
+class Transformer(Layer):
     """
     An encoder and a decoder: parameters and results of torch.nn.Transformer.
 
@@ -398,70 +355,24 @@ class Transformer:
 
     def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, encoder_layers: int = 6, decoder_layers: int = 6, final_norms: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         source and target as in Encoder. target_mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_source, grad_target).
         """
 
-class Rnn:
+class Rnn(Layer):
     """
     ``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990).
     """
 
     def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, activation: Literal['tanh', 'relu'] = 'tanh', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
 
-class Lstm:
+class Lstm(Layer):
     """
     Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
 
@@ -474,70 +385,24 @@ class Lstm:
 
     def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
 
-class Gru:
+class Gru(Layer):
     """
     Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014); reset: where the reset gate is applied, torch's after_product.
     """
 
     def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, reset: Literal['after_product', 'before_product'] = 'after_product', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
         """
 
-class Conv1d:
+class Conv1d(Layer):
     """
     ``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
 
@@ -550,187 +415,12 @@ class Conv1d:
 
     def __init__(self, *, in_channels: int, out_channels: int, kernel: int = 1, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, bias: bool = True, causal: bool = False, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
 
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
     def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
         """
         x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
         """
 
-class Conv2d:
-    """
-    As Conv1d over rows and columns of pictures: torch.nn.Conv2d, with channels last.
-
-    >>> import numpy, qkv
-    >>> qkv.lab.Conv2d(in_channels=1, out_channels=2, kernel=3, padding=1)(numpy.ones((1, 4, 5, 1), "f")).shape
-    (1, 4, 5, 2)
-    """
-
-    def __init__(self, *, in_channels: int, out_channels: int, kernel: int | tuple[int, int] = 1, stride: int | tuple[int, int] = 1, padding: int | tuple[int, int] = 0, dilation: int | tuple[int, int] = 1, groups: int = 1, bias: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
-    def __call__(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
-        """
-
-class Pool1d:
-    """
-    The largest or the mean element of every window: torch.nn.MaxPool1d and AvgPool1d, with channels last. stride: kernel unless given.
-    """
-
-    def __init__(self, *, kernel: int, pooling: Literal['max', 'average'] = 'max', stride: int | None = None, padding: int = 0) -> None: ...
-
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
-    def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
-        """
-
-class Pool2d:
-    """
-    The largest or the mean element of every window: torch.nn.MaxPool2d and AvgPool2d, with channels last. stride: kernel unless given.
-    """
-
-    def __init__(self, *, kernel: int | tuple[int, int], pooling: Literal['max', 'average'] = 'max', stride: int | tuple[int, int] | None = None, padding: int | tuple[int, int] = 0) -> None: ...
-
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
-    def __call__(self, x: Array, *, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, height, width, channels]. save: gives (out, saved), for backward(), which gives (grad_x,).
-        """
-
-class BatchNorm:
-    """
-    ``y = (x - mean) / sqrt(variance + epsilon) * weight + bias`` of each channel, over all rows.
-
-    Parameters and results of torch.nn.BatchNorm1d and BatchNorm2d, with channels last; num_batches_tracked of their state is
-    not read. momentum: what the newest batch weighs in running_mean and running_var.
-
-    >>> import numpy, qkv
-    >>> norm = qkv.lab.BatchNorm(dim=2)
-    >>> norm(numpy.array([[1, 2], [3, 6]], "f"), training=True).round(3).tolist()
-    [[-1.0, -1.0], [1.0, 1.0]]
-    """
-
-    def __init__(self, *, dim: int, epsilon: float = 1e-05, momentum: float = 0.1, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
-
-    def __call__(self, x: Array, *, training: bool = False, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [..., dim]. training: by mean and variance of these rows, two at least, which move the running ones; else by the running ones. save: gives (out, saved), for backward(), which gives (grad_x,).
-        """
-
-class PatchEmbedding:
+class PatchEmbedding(Layer):
     """
     Pictures as tokens: ``out[0] = class_token + position[0]``,
     ``out[1 + i] = projection(patch i) + position[1 + i]``, row by row of the grid.
@@ -745,29 +435,6 @@ class PatchEmbedding:
     """
 
     def __init__(self, *, dim: int, patch: int | tuple[int, int], grid: int | tuple[int, int], channels: int = 3, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """The parameters by torch's names (copies)."""
-
-    def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
-    def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
-    def zero_grad(self) -> None:
-        """Makes all gradients zero."""
-
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
-    def __reduce__(self) -> tuple[Any, ...]: ...
 
     def __call__(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> Any:
         """

@@ -1,4 +1,4 @@
-"""What attention replaced, to be compared with: recurrent and convolutional layers, and the comparison itself."""
+"""What attention replaced, to be compared with: recurrent layers, convolutions over time, and the comparison itself."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _qkv
-from ._qkv import BatchNorm, Conv1d, Conv2d, Gru, Lstm, Pool1d, Pool2d, Rnn
+from ._qkv import Conv1d, Gru, Lstm, Rnn
 from .training import Path, Progress
 
-__all__ = ["BatchNorm", "Conv1d", "Conv2d", "Gru", "Lstm", "Pool1d", "Pool2d", "Rnn", "compare"]
+__all__ = ["Conv1d", "Gru", "Lstm", "Rnn", "compare"]
 
 
 def compare(

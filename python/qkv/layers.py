@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._qkv import Decoder, Encoder, MultiHeadAttention, PatchEmbedding, Saved, Transformer
+from ._qkv import Decoder, Encoder, Layer, MultiHeadAttention, PatchEmbedding, Saved, Transformer
 
-__all__ = ["Decoder", "Encoder", "MultiHeadAttention", "PatchEmbedding", "Saved", "Transformer"]
+__all__ = ["Decoder", "Encoder", "Layer", "MultiHeadAttention", "PatchEmbedding", "Saved", "Transformer"]
 
 
 def _rebuild(kind: Any, config: dict[str, Any], state: dict[str, Any]) -> Any:

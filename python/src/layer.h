@@ -21,11 +21,23 @@
 
 namespace qkv::python {
 
-template <class Core>
-struct Layer {
-  Core core;
+// What layers of every kind have.
+struct AnyLayer {
   nb::dict config{};  // the keywords that made it
   bool has_gradients = false;
+
+  virtual ~AnyLayer() = default;
+  virtual void visit(const ParameterVisitor& visitor) const = 0;
+  virtual void update(const ParameterUpdater& updater) = 0;
+};
+
+template <class Core>
+struct Layer : AnyLayer {
+  Core core;
+
+  Layer(Core made, nb::dict keywords) : core(std::move(made)) { config = std::move(keywords); }
+  void visit(const ParameterVisitor& visitor) const override { core.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { core.update(updater); }
 };
 
 // What a call with save=True gives beside the output.
@@ -34,24 +46,8 @@ struct Saved {
   std::function<nb::object(nb::handle grad_out)> backward{};
 };
 
-using Visit = std::function<void(const ParameterVisitor&)>;
-using Update = std::function<void(const ParameterUpdater&)>;
-
-// Copies of the values, or of the gradients of those that have one, by name.
-nb::dict values_of(const Visit& visit);
-nb::dict gradients_of(const Visit& visit);
-// Copies arrays into the values. ValueError, naming some, for names that are missing or unknown; for another shape.
-void load_values(const Visit& visit, const Update& update, nb::handle state);
-// Makes a gradient, zero, for each parameter.
-void clear_gradients(const Update& update);
-
 // The keywords seed and dtype of a new layer.
 Weights take_weights(Keywords& keywords);
-// (rebuild, (type, config, state)) for pickle.
-nb::object reduced(nb::handle layer, const nb::dict& config, const nb::dict& state);
-
-// ValueError unless `saved` is of this layer.
-nb::object run_backward(nb::handle layer, const Saved& saved, nb::handle grad_out);
 
 template <class Core>
 Core& core_of(nb::handle layer) {
@@ -92,64 +88,19 @@ class InputGradients {
 
 // A class of layers: `read` fills the config from keywords.
 template <class Core, class Read>
-nb::class_<Layer<Core>> add_layer(nb::module_& module, const char* name, const char* init, const char* documentation,
-                                  Read read) {
-  const auto visit_of = [](const Core& core) {
-    return Visit([&core](const ParameterVisitor& visitor) { core.visit(visitor); });
-  };
-  const auto update_of = [](Core& core) {
-    return Update([&core](const ParameterUpdater& updater) { core.update(updater); });
-  };
-  nb::class_<Layer<Core>> layer(module, name, documentation);
-  layer
-      .def(
-          "__init__",
-          [name, read](Layer<Core>* place, const nb::kwargs& given) {
-            Keywords keywords(name, given);
-            const auto config = read(keywords);
-            Weights weights = take_weights(keywords);
-            keywords.finish();
-            new (place) Layer<Core>{Core(config, weights), nb::dict(given)};
-          },
-          "config"_a, nb::sig(init))
-      .def(
-          "state_dict", [visit_of](const Layer<Core>& self) { return values_of(visit_of(self.core)); },
-          nb::sig("def state_dict(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
-          "The parameters by torch's names (copies).")
-      .def(
-          "load_state_dict",
-          [visit_of, update_of](Layer<Core>& self, nb::handle state) {
-            load_values(visit_of(self.core), update_of(self.core), state);
-          },
-          "state"_a, nb::sig("def load_state_dict(self, state: collections.abc.Mapping[str, Array]) -> None"),
-          "Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for "
-          "other shapes; nothing has changed then.")
-      .def(
-          "gradients", [visit_of](const Layer<Core>& self) { return gradients_of(visit_of(self.core)); },
-          nb::sig("def gradients(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
-          "What backward() added up for each parameter since zero_grad() (copies).")
-      .def(
-          "zero_grad", [update_of](Layer<Core>& self) { clear_gradients(update_of(self.core)); },
-          nb::sig("def zero_grad(self) -> None"), "Makes all gradients zero.")
-      .def(
-          "backward",
-          [update_of](nb::handle self, const Saved& saved, nb::handle grad_out) {
-            auto& layer_of_self = nb::cast<Layer<Core>&>(self);
-            if (!layer_of_self.has_gradients) clear_gradients(update_of(layer_of_self.core));
-            layer_of_self.has_gradients = true;
-            return run_backward(self, saved, grad_out);
-          },
-          "saved"_a, "grad_out"_a,
-          nb::sig("def backward(self, saved: Saved, grad_out: Array) -> tuple[typing.Any, ...]"),
-          "From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to "
-          "gradients().")
-      .def(
-          "__reduce__",
-          [visit_of](nb::handle self) {
-            const auto& layer_of_self = nb::cast<const Layer<Core>&>(self);
-            return reduced(self, layer_of_self.config, values_of(visit_of(layer_of_self.core)));
-          },
-          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+nb::class_<Layer<Core>, AnyLayer> add_layer(nb::module_& module, const char* name, const char* init,
+                                            const char* documentation, Read read) {
+  nb::class_<Layer<Core>, AnyLayer> layer(module, name, documentation);
+  layer.def(
+      "__init__",
+      [name, read](Layer<Core>* place, const nb::kwargs& given) {
+        Keywords keywords(name, given);
+        const auto config = read(keywords);
+        Weights weights = take_weights(keywords);
+        keywords.finish();
+        new (place) Layer<Core>(Core(config, weights), nb::dict(given));
+      },
+      "config"_a, nb::sig(init));
   return layer;
 }
 

@@ -17,13 +17,12 @@ NB_MODULE(_qkv, module) {
   bind_embedder(module);
   bind_bert(module);
   bind_translator(module);
-  bind_saved(module);
+  bind_any_layer(module);
   bind_heads(module);
   bind_stacks(module);
   add_recurrent_family();
   bind_recurrent(module);
   bind_convolution(module);
-  bind_batch_norm(module);
   bind_patch_embedding(module);
   bind_pictures(module);
   bind_explain(module);

@@ -148,17 +148,10 @@ CONVOLUTION, _ = golden.read("convolution/convolution.safetensors")
         ("conv1d.strided", qkv.lab.Conv1d(in_channels=6, out_channels=4, kernel=4, stride=3, padding=2, dilation=2, groups=2, bias=False)),
         ("conv1d.causal", qkv.lab.Conv1d(in_channels=4, out_channels=6, kernel=3, dilation=4, causal=True)),
         ("conv1d.depthwise", qkv.lab.Conv1d(in_channels=5, out_channels=5, kernel=7, padding=3, groups=5)),
-        ("conv2d.same", qkv.lab.Conv2d(in_channels=3, out_channels=8, kernel=3, padding=1)),
-        ("conv2d.uneven", qkv.lab.Conv2d(in_channels=4, out_channels=6, kernel=(3, 2), stride=(2, 1), padding=(1, 3), dilation=(1, 2), groups=2)),
-        ("conv2d.patches", qkv.lab.Conv2d(in_channels=3, out_channels=10, kernel=4, stride=4)),
-        ("pool1d.max", qkv.lab.Pool1d(kernel=3, stride=2, padding=1)),
-        ("pool1d.average", qkv.lab.Pool1d(kernel=2, pooling="average")),
-        ("pool2d.max", qkv.lab.Pool2d(kernel=(3, 2), stride=(2, 1), padding=(1, 1))),
-        ("pool2d.average", qkv.lab.Pool2d(kernel=(2, 3), stride=(1, 2), padding=1, pooling="average")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
-def test_convolution_and_pooling(name, layer):
+def test_convolution(name, layer):
     case = golden.under(CONVOLUTION, f"{name}.")
     loaded(layer, {key: case[key] for key in ("weight", "bias") if key in case})
     out, saved = layer(case["x"], save=True)
@@ -166,34 +159,6 @@ def test_convolution_and_pooling(name, layer):
     close(layer.backward(saved, case["grad_out"])[0], case["grad_x"], "float32")
     for key, got in layer.gradients().items():
         numpy.testing.assert_allclose(got, case[f"grad_{key}"], rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "name, layer",
-    [
-        ("training", qkv.lab.BatchNorm(dim=5, momentum=0.3)),
-        ("pictures", qkv.lab.BatchNorm(dim=4, epsilon=1e-3)),
-        ("running", qkv.lab.BatchNorm(dim=5)),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_batch_norm(name, layer):
-    case = golden.under(CONVOLUTION, f"batch_norm.{name}.")
-    training = name != "running"
-    state = {key: case[key] for key in ("weight", "bias", "running_mean", "running_var")}
-    layer.load_state_dict({**state, "num_batches_tracked": numpy.array(3)})  # as torch's state has it
-    assert all((layer.state_dict()[key] == value).all() for key, value in state.items())
-    out, saved = layer(case["x"], training=training, save=True)
-    close(out, case["out"], "float32")
-    close(layer.backward(saved, case["grad_out"])[0], case["grad_x"], "float32")
-    gradients = layer.gradients()
-    assert gradients.keys() == {"weight", "bias"}
-    for key, got in gradients.items():
-        numpy.testing.assert_allclose(got, case[f"grad_{key}"], rtol=1e-4, atol=1e-4)
-    after = layer.state_dict()
-    close(after["running_mean"], case["next_mean"] if training else case["running_mean"], "float32")
-    close(after["running_var"], case["next_var"] if training else case["running_var"], "float32")
-    close(layer(case["x"][:1]), layer(case["x"])[:1], "float32")  # rows do not depend on others
 
 
 def test_patch_embedding_by_hand():
@@ -246,8 +211,6 @@ LAYERS = [
     qkv.layers.Encoder(model_dim=4, heads=2, ff_dim=8, layers=1),
     qkv.lab.Lstm(input_size=4, hidden=3),
     qkv.lab.Conv1d(in_channels=4, out_channels=2, kernel=3),
-    qkv.lab.Pool1d(kernel=2),
-    qkv.lab.BatchNorm(dim=4),
 ]
 
 
@@ -294,10 +257,8 @@ def test_dropout_needs_a_seed_and_training():
         (lambda: qkv.layers.MultiHeadAttention(8), TypeError, "incompatible"),
         (lambda: qkv.layers.MultiHeadAttention(model_dim=8, dtype="float16"), ValueError, "float32"),
         (lambda: qkv.layers.Encoder(model_dim=8, ff_dim=8, norm_order="middle"), ValueError, '"post", "pre"'),
-        (lambda: qkv.lab.Conv2d(in_channels=1, out_channels=1, kernel=(1, 2, 3)), ValueError, "height, width"),
-        (lambda: LAYERS[5](numpy.ones((1, 4), "f4"), training=True), ValueError, "a variance needs 2"),
-        (lambda: LAYERS[5](numpy.ones((2, 3), "f4")), ValueError, "batch_norm"),
-        (lambda: qkv.lab.BatchNorm(dim=4, eps=1e-5), TypeError, "unexpected keyword argument 'eps'"),
+        (lambda: qkv.layers.PatchEmbedding(dim=4, patch=(1, 2, 3), grid=2), ValueError, "height, width"),
+        (lambda: LAYERS[3](numpy.ones((1, 4, 4), "f4"), training=True), TypeError, "Conv1d() got an unexpected keyword"),
         (lambda: qkv.layers.PatchEmbedding(dim=4, patch=4, grid=2)(numpy.ones((1, 3, 8, 3), "f4")), ValueError, "patch"),
         (lambda: LAYERS[0].load_state_dict({}), ValueError, "is missing"),
         (lambda: LAYERS[0].load_state_dict(None), TypeError, "state must be a dict"),

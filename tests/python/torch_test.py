@@ -447,7 +447,6 @@ LAYERS = {
     "transformer": (lambda: qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=6, encoder_layers=1, decoder_layers=1, dtype="float64"), 2),
     "lstm": (lambda: qkv.lab.Lstm(input_size=8, hidden=3, dtype="float64"), 1),
     "convolution": (lambda: qkv.lab.Conv1d(in_channels=8, out_channels=3, kernel=2, dtype="float64"), 1),
-    "pool": (lambda: qkv.lab.Pool1d(kernel=2), 1),
 }  # fmt: skip
 
 
@@ -489,5 +488,3 @@ def test_layers_train_as_those_of_torch():
         ours.get_parameter("layers.0.linear1.weight").add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
-    with pytest.raises(TypeError, match="BatchNorm"):
-        qkv.torch.Layer(qkv.lab.BatchNorm(dim=2))

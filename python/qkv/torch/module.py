@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..lab import BatchNorm, Gru, Lstm, Rnn
+from .. import layers
+from ..lab import Gru, Lstm, Rnn
 
 
 class Layer(nn.Module):
     """A layer of qkv.layers or qkv.lab with torch's gradients: its parameters, under torch's names, are those of a module.
 
-    Called as the layer is, with tensors; threads are torch.get_num_threads() unless given. TypeError for BatchNorm, whose
-    running numbers are no parameters. It computes with a layer of its own, a copy of the given one.
+    Called as the layer is, with tensors; threads are torch.get_num_threads() unless given. It computes with a copy of the
+    given layer.
 
     >>> import torch, qkv.layers, qkv.torch
     >>> encoder = qkv.torch.Layer(qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1))
@@ -23,10 +24,8 @@ class Layer(nn.Module):
     torch.Size([16, 8])
     """
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: layers.Layer) -> None:
         super().__init__()
-        if isinstance(layer, BatchNorm):
-            raise TypeError("qkv.torch.Layer: BatchNorm has numbers that are no parameters; use torch.nn's")
         rebuild, arguments = layer.__reduce__()
         self.core = rebuild(*arguments)
         for name, value in self.core.state_dict().items():
