@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -209,7 +210,7 @@ class Embedder:
         return True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self.get_params(),)
+        return functools.partial(Embedder, **self.get_params()), ()
 
     def __repr__(self) -> str:
         return f"Embedder({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
@@ -265,10 +266,6 @@ class Embedder:
 def _show(done: int, total: int) -> None:
     sys.stderr.write(f"\r{100 * done // total} % of {total} texts" + "\n" * (done == total))
     sys.stderr.flush()
-
-
-def _make(params: dict[str, Any]) -> Embedder:
-    return Embedder(**params)
 
 
 def _refuse(name: str, value: str, *known: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class Vit:
         return self._core.picture_size()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_vit, (self.folder, self.threads)
+        return functools.partial(Vit, threads=self.threads), (self.folder,)
 
 
 class PictureClassifier:
@@ -87,7 +88,7 @@ class PictureClassifier:
         return self._core.process(picture)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make_classifier, (self.folder, self.threads)
+        return functools.partial(PictureClassifier, threads=self.threads), (self.folder,)
 
 
 def classify(
@@ -102,11 +103,3 @@ def classify(
     """
     classifier = PictureClassifier(folder)
     return [classifier.classify(picture, top) for picture in pictures]
-
-
-def _make_vit(folder: str | os.PathLike[str], threads: int | None) -> Vit:
-    return Vit(folder, threads=threads)
-
-
-def _make_classifier(folder: str | os.PathLike[str], threads: int | None) -> PictureClassifier:
-    return PictureClassifier(folder, threads=threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -146,17 +147,13 @@ class Translator:
         return Tokenizer._of(self._core.target_tokenizer())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _make, (self.folder, self.weights, self.threads)
+        return functools.partial(Translator, weights=self.weights, threads=self.threads), (self.folder,)
 
     def __repr__(self) -> str:
         return f"Translator({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
 
 
 _PIECE = 16  # texts between two words of progress; results do not depend on it
-
-
-def _make(folder: str | os.PathLike[str], weights: Weights, threads: int | None) -> Translator:
-    return Translator(folder, weights=weights, threads=threads)
 
 
 def _translation(found: dict[str, Any]) -> Translation:

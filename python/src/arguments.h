@@ -48,6 +48,15 @@ std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view
 // A list or another iterable of str; the message has the index of one that is none.
 std::vector<std::string> take_texts(nb::handle object, std::string_view name);
 
+// A dict of names and values, one after the other.
+template <class... Rest>
+nb::dict dict_of(const char* name, const auto& value, const Rest&... rest) {
+  nb::dict made;
+  if constexpr (sizeof...(rest) > 0) made = dict_of(rest...);
+  made[name] = value;
+  return made;
+}
+
 // One of a few names; what is raised lists them.
 template <class Choice, std::size_t kCount>
 Choice take_choice(nb::handle object, std::string_view name,

@@ -84,7 +84,7 @@ Explained explain_steps(const nb::kwargs& given) {
   keywords.read("heads", input.heads);
   keywords.read("scale", input.scale);
   keywords.read("causal", causal);
-  keywords.read_texts("labels", input.labels);
+  keywords.read("labels", input.labels);
   keywords.finish();
   if (causal) input.causal = Align::top_left;
   if (any) input.title = "Self-attention step by step";

@@ -81,7 +81,7 @@ nb::object forward_heads(nb::handle self, nb::handle query, nb::handle key, nb::
   keywords.read("need_weights", need_weights);
   keywords.read("average_weights", average_weights);
   keywords.read("save", save);
-  keywords.read(call->options.dropout);
+  keywords.read_dropout(call->options.dropout);
   keywords.finish();
   call->others = keywords.arrays();
 

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "values.h"
-
 namespace qkv::python {
 
 nb::handle Keywords::take(const char* name) {
@@ -16,41 +14,11 @@ nb::handle Keywords::take(const char* name) {
   return value.is_valid() && value.is_none() ? nb::handle() : value;
 }
 
-void Keywords::read(const char* name, std::int64_t& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_whole(value, name);
-}
-
-void Keywords::read(const char* name, int& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_count(value, name);
-}
-
 void Keywords::read_threads(int& to) {
   if (const nb::handle value = take("threads"); value.is_valid()) to = take_threads(value);
 }
 
-void Keywords::read(const char* name, double& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_number(value, name);
-}
-
-void Keywords::read(const char* name, bool& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_flag(value, name);
-}
-
-void Keywords::read(const char* name, std::string& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_text(value, name);
-}
-
-void Keywords::read(const char* name, std::optional<double>& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_number(value, name);
-}
-
-void Keywords::read(const char* name, std::optional<std::uint64_t>& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_seed(value, name);
-}
-
-void Keywords::read(const char* name, PictureSize& to) {
-  const nb::handle value = take(name);
-  if (!value.is_valid()) return;
+void Keywords::set(PictureSize& to, nb::handle value, const char* name) {
   if (PyIndex_Check(value.ptr())) {
     const std::int64_t edge = take_whole(value, name);
     to = {edge, edge};
@@ -61,20 +29,10 @@ void Keywords::read(const char* name, PictureSize& to) {
   to = {edges[0], edges[1]};
 }
 
-void Keywords::read(const char* name, std::optional<std::array<std::int64_t, 2>>& to) {
-  const nb::handle value = take(name);
-  if (!value.is_valid()) return;
+void Keywords::set(std::optional<std::array<std::int64_t, 2>>& to, nb::handle value, const char* name) {
   const std::vector<std::int64_t> pair = take_whole_numbers(value, name);
   if (pair.size() != 2) throw std::invalid_argument(fmt::format("{} must be two numbers", name));
   to = {pair[0], pair[1]};
-}
-
-void Keywords::read(const char* name, Mask& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = keep(take_mask(value, name), arrays_);
-}
-
-void Keywords::read(const char* name, Bias& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = keep(take_bias(value, name), arrays_);
 }
 
 void Keywords::read_integers(const char* name, TensorView& to) {
@@ -91,11 +49,7 @@ void Keywords::read_offsets(const char* name, TensorView& to) {
   if (to && to.rank() != 1) throw std::invalid_argument(fmt::format("{} must be [batch + 1]", name));
 }
 
-void Keywords::read_texts(const char* name, std::vector<std::string>& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = take_texts(value, name);
-}
-
-void Keywords::read(Dropout& to) {
+void Keywords::read_dropout(Dropout& to) {
   std::optional<std::uint64_t> seed;
   read("dropout", to.p);
   read("seed", seed);

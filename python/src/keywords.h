@@ -18,6 +18,7 @@
 #include "qkv/attention/dropout.h"
 #include "qkv/attention/mask.h"
 #include "qkv/pictures.h"
+#include "values.h"
 
 namespace qkv::python {
 
@@ -25,27 +26,19 @@ class Keywords {
  public:
   Keywords(std::string function, nb::kwargs given) : function_(std::move(function)), given_(std::move(given)) {}
 
-  // One that is not given leaves its place as it is, as None does. The name that is read last is that of the argument
-  // in messages.
-  void read(const char* name, std::int64_t& to);
-  void read(const char* name, int& to);
+  // One that is not given leaves its place as it is, as None does: a whole number, another number, a bool, a text, a
+  // seed, (height, width) or one number for both, two numbers, a mask or a bias.
+  template <class Value>
+  void read(const char* name, Value& to) {
+    if (const nb::handle value = take(name); value.is_valid()) set(to, value, name);
+  }
   void read_threads(int& to);
-  void read(const char* name, double& to);
-  void read(const char* name, bool& to);
-  void read(const char* name, std::string& to);
-  void read(const char* name, std::optional<double>& to);
-  void read(const char* name, std::optional<std::uint64_t>& to);
-  void read(const char* name, PictureSize& to);  // a whole number, or (height, width)
-  void read(const char* name, std::optional<std::array<std::int64_t, 2>>& to);
-  void read(const char* name, Mask& to);
-  void read(const char* name, Bias& to);
   void read_integers(const char* name, TensorView& to);
   void read_floats(const char* name, TensorView& to);
   // Of ragged rows: int32 [batch + 1].
   void read_offsets(const char* name, TensorView& to);
-  void read_texts(const char* name, std::vector<std::string>& to);
   // The keywords dropout and seed. ValueError for the first without the second.
-  void read(Dropout& to);
+  void read_dropout(Dropout& to);
 
   template <class Choice, std::size_t kCount>
   void read(const char* name, Choice& to, const std::pair<std::string_view, Choice> (&choices)[kCount]) {
@@ -59,6 +52,19 @@ class Keywords {
 
  private:
   nb::handle take(const char* name);  // not valid: not given, or None
+  void set(std::int64_t& to, nb::handle value, const char* name) { to = take_whole(value, name); }
+  void set(int& to, nb::handle value, const char* name) { to = take_count(value, name); }
+  void set(double& to, nb::handle value, const char* name) { to = take_number(value, name); }
+  void set(bool& to, nb::handle value, const char* name) { to = take_flag(value, name); }
+  void set(std::string& to, nb::handle value, const char* name) { to = take_text(value, name); }
+  void set(std::optional<double>& to, nb::handle value, const char* name) { to = take_number(value, name); }
+  void set(std::optional<std::int64_t>& to, nb::handle value, const char* name) { to = take_whole(value, name); }
+  void set(std::optional<std::uint64_t>& to, nb::handle value, const char* name) { to = take_seed(value, name); }
+  void set(std::vector<std::string>& to, nb::handle value, const char* name) { to = take_texts(value, name); }
+  void set(PictureSize& to, nb::handle value, const char* name);
+  void set(std::optional<std::array<std::int64_t, 2>>& to, nb::handle value, const char* name);
+  void set(Mask& to, nb::handle value, const char* name) { to = keep(take_mask(value, name), arrays_); }
+  void set(Bias& to, nb::handle value, const char* name) { to = keep(take_bias(value, name), arrays_); }
 
   std::string function_;
   nb::kwargs given_;

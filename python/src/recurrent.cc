@@ -84,7 +84,7 @@ nb::object forward_recurrent(nb::handle self, nb::handle x, const nb::kwargs& gi
   keywords.read_offsets("offsets", call->offsets);
   keywords.read_threads(call->threads);
   keywords.read("save", save);
-  keywords.read(call->dropout);
+  keywords.read_dropout(call->dropout);
   if (call->dropout.p != 0 && !save) throw std::invalid_argument("dropout is for training, with save=True");
   keywords.finish();
   call->others = keywords.arrays();

@@ -67,7 +67,7 @@ struct StacksCall : LayerCall {
   void read(Keywords& keywords) {
     keywords.read_threads(options.threads);
     keywords.read("save", save);
-    keywords.read(dropout);
+    keywords.read_dropout(dropout);
     if (dropout.p != 0 && !save) throw std::invalid_argument("dropout is for training, with save=True");
     keywords.finish();
     others = keywords.arrays();

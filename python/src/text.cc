@@ -47,13 +47,8 @@ nb::dict encode_text(const Tokenizer& tokenizer, nb::handle text, nb::handle max
                                .add_special_tokens = take_flag(add_special_tokens, "add_special_tokens")});
   nb::list tokens;
   for (const std::string& token : encoding.tokens) tokens.append(text_of(token));
-  nb::dict result;
-  result["ids"] = numbers_of(encoding.ids);
-  result["tokens"] = tokens;
-  result["type_ids"] = numbers_of(encoding.type_ids);
-  result["offsets"] = spans_of(encoding.offsets, given);
-  result["special"] = numbers_of(encoding.special);
-  return result;
+  return dict_of("ids", numbers_of(encoding.ids), "tokens", tokens, "type_ids", numbers_of(encoding.type_ids),
+                 "offsets", spans_of(encoding.offsets, given), "special", numbers_of(encoding.special));
 }
 
 nb::object decode_ids(const Tokenizer& tokenizer, nb::handle ids, nb::handle skip_special_tokens) {

@@ -67,56 +67,34 @@ class Observer : public TrainingObserver, public CompareObserver {
 
   void receive(const TrainingProgress& progress) override {
     teller_.tell([&] {
-      nb::dict said;
-      said["step"] = progress.step;
-      said["steps"] = progress.steps;
-      said["epoch"] = progress.epoch;
-      said["loss"] = progress.loss;
-      said["rate"] = progress.rate;
-      said["tokens_per_second"] = progress.tokens_per_second;
-      said["seconds_left"] = progress.seconds_left;
-      return said;
+      return dict_of("step", progress.step, "steps", progress.steps, "epoch", progress.epoch, "loss", progress.loss,
+                     "rate", progress.rate, "tokens_per_second", progress.tokens_per_second, "seconds_left",
+                     progress.seconds_left);
     });
   }
   void receive(const Validation& validation) override {
     teller_.tell([&] {
-      nb::dict said;
-      said["step"] = validation.step;
-      said["validation_loss"] = validation.loss;
+      nb::dict said = dict_of("step", validation.step, "validation_loss", validation.loss, "best", validation.best);
       if (validation.metric) said[validation.metric->name.c_str()] = validation.metric->value;
-      said["best"] = validation.best;
       return said;
     });
   }
   void notice(const std::string& text) override {
-    teller_.tell([&] {
-      nb::dict said;
-      said["notice"] = text;
-      return said;
-    });
+    teller_.tell([&] { return dict_of("notice", text); });
   }
   void receive(const CompareProgress& progress) override {
-    teller_.tell([&] {
-      nb::dict said;
-      said["doing"] = progress.doing;
-      said["done"] = progress.done;
-      said["seconds_left"] = progress.seconds_left;
-      return said;
-    });
+    teller_.tell(
+        [&] { return dict_of("doing", progress.doing, "done", progress.done, "seconds_left", progress.seconds_left); });
   }
 
  private:
   Teller& teller_;
 };
 
-nb::dict dict_of(const TrainingResult& result) {
-  nb::dict given;
-  given["step"] = result.step;
-  given["best_step"] = result.best_step;
-  given["best_loss"] = result.best_loss;
+nb::dict result_of_training(const TrainingResult& result) {
+  nb::dict given = dict_of("step", result.step, "best_step", result.best_step, "best_loss", result.best_loss,
+                           "averaged", result.averaged, "is_mean", result.is_mean);
   if (result.best_metric) given[("best_" + result.best_metric->name).c_str()] = result.best_metric->value;
-  given["averaged"] = result.averaged;
-  given["is_mean"] = result.is_mean;
   return given;
 }
 
@@ -148,7 +126,7 @@ nb::dict train_files(nb::handle config, nb::handle train, nb::handle valid, nb::
     result = classifies ? train_classifier({files.config, files.train, files.valid, files.out}, options)
                         : train_translator(files, options);
   });
-  return dict_of(result);
+  return result_of_training(result);
 }
 
 std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs& given) {
@@ -157,8 +135,8 @@ std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs
   Keywords keywords("compare", given);
   std::optional<std::uint64_t> seed;
   bool quick = false;
-  keywords.read_texts("tasks", options.tasks);
-  keywords.read_texts("models", options.models);
+  keywords.read("tasks", options.tasks);
+  keywords.read("models", options.models);
   keywords.read("seed", seed);
   keywords.read("quick", quick);
   keywords.finish();

@@ -2,83 +2,61 @@
 #include "qkv/pipelines/translator.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/string.h>
 
-#include <memory>
+#include <optional>
 
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
 #include "calls.h"
+#include "keywords.h"
 
 namespace qkv::python {
 namespace {
 
-TranslateOptions take_translate_options(const nb::kwargs& keywords) {
+TranslateOptions take_translate_options(const nb::kwargs& given) {
   TranslateOptions options;
-  Sampling sampling;
-  bool samples = false;
-  for (const auto& [key, value] : keywords) {
-    const std::string name = take_text(key, "a keyword");
-    if (name == "nbest") {
-      options.nbest = take_whole(value, name);
-    } else if (name == "split") {
-      options.split = take_flag(value, name);
-    } else if (name == "threads") {
-      options.threads = take_threads(value);
-    } else if (name == "line") {
-      options.stream.line = take_seed(value, name);
-    } else if (value.is_none()) {
-      continue;
-    } else if (name == "beams") {
-      options.beams = take_whole(value, name);
-    } else if (name == "max_length") {
-      options.max_length = take_whole(value, name);
-    } else if (name == "length_penalty") {
-      options.length_penalty = take_number(value, name);
-    } else if (name == "temperature") {
-      sampling.temperature = take_number(value, name);
-      samples = true;
-    } else if (name == "top_k") {
-      sampling.top_k = take_whole(value, name);
-      samples = true;
-    } else if (name == "top_p") {
-      sampling.top_p = take_number(value, name);
-      samples = true;
-    } else if (name == "seed") {
-      sampling.seed = take_seed(value, name);
-      samples = true;
-    } else {
-      throw TypeError(fmt::format("unexpected keyword argument '{}'", name));
-    }
+  std::optional<double> temperature, top_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::uint64_t> seed, line;
+  Keywords keywords("translate", given);
+  keywords.read("nbest", options.nbest);
+  keywords.read("split", options.split);
+  keywords.read_threads(options.threads);
+  keywords.read("line", line);
+  keywords.read("beams", options.beams);
+  keywords.read("max_length", options.max_length);
+  keywords.read("length_penalty", options.length_penalty);
+  keywords.read("temperature", temperature);
+  keywords.read("top_k", top_k);
+  keywords.read("top_p", top_p);
+  keywords.read("seed", seed);
+  keywords.finish();
+  options.stream.line = line.value_or(0);
+  if (temperature || top_k || top_p || seed) {
+    Sampling& sampling = options.sampling.emplace();
+    sampling.temperature = temperature.value_or(sampling.temperature);
+    sampling.top_k = top_k.value_or(sampling.top_k);
+    sampling.top_p = top_p.value_or(sampling.top_p);
+    sampling.seed = seed.value_or(sampling.seed);
   }
-  if (samples) options.sampling = sampling;
   return options;
 }
 
-nb::dict dict_of(const Translation& translation) {
+nb::dict found_of(const Translation& translation) {
   nb::list ids, sentences;
   for (const std::int64_t id : translation.ids) ids.append(nb::int_(id));
-  for (const Translation& sentence : translation.sentences) sentences.append(dict_of(sentence));
-  nb::dict result;
-  result["text"] = nb::str(translation.text.c_str(), translation.text.size());
-  result["ids"] = ids;
-  result["log_probability"] = translation.log_probability;
-  result["score"] = translation.score;
-  result["unsure"] = translation.unsure;
-  result["cut"] = translation.cut;
-  result["source"] = nb::str(translation.source.c_str(), translation.source.size());
-  result["sentences"] = sentences;
-  return result;
+  for (const Translation& sentence : translation.sentences) sentences.append(found_of(sentence));
+  return dict_of("text", translation.text, "ids", ids, "log_probability", translation.log_probability, "score",
+                 translation.score, "unsure", translation.unsure, "cut", translation.cut, "source", translation.source,
+                 "sentences", sentences);
 }
 
-nb::dict dict_of(const Hypothesis& hypothesis) {
+nb::dict found_of(const Hypothesis& hypothesis) {
   nb::list ids;
   for (const std::int32_t id : hypothesis.tokens) ids.append(nb::int_(id));
-  nb::dict result;
-  result["ids"] = ids;
-  result["log_probability"] = hypothesis.log_probability;
-  result["score"] = hypothesis.score;
-  return result;
+  return dict_of("ids", ids, "log_probability", hypothesis.log_probability, "score", hypothesis.score);
 }
 
 // Runs `find` and gives the best that it found of each source, a dict each.
@@ -90,7 +68,7 @@ nb::list best_of(const nb::kwargs& keywords, const Find& find) {
   nb::list results;
   for (const auto& best : found) {
     nb::list list;
-    for (const auto& each : best) list.append(dict_of(each));
+    for (const auto& each : best) list.append(found_of(each));
     results.append(list);
   }
   return results;
