@@ -31,7 +31,8 @@ TEST(Embed, SaysWhatItCutsOffWithAnyWeights) {
   const TinyBert model;
   model.put("model/sentence_bert_config.json", R"({"max_seq_length": 3})");
   std::vector<float> full;
-  for (const auto& [weights, least] : {std::pair("f32", 1.0), {"bf16", 0.9999}, {"int8_groups", 0.995}, {"int8", 0.96}}) {
+  for (const auto& [weights, least] :
+       {std::pair("f32", 1.0), {"bf16", 0.9999}, {"int8_groups", 0.995}, {"int8", 0.96}}) {
     SCOPED_TRACE(weights);
     const std::string command = std::string("embed --model model --weights ") + weights;
     const Surroundings around{.input = "a b a b b\na b a\nb\na a a b\n"};
