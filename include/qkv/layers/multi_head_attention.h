@@ -25,6 +25,7 @@
 #include "qkv/attention/empty_rows.h"
 #include "qkv/attention/key_value_cache.h"
 #include "qkv/attention/mask.h"
+#include "qkv/layers/layer_norm.h"
 #include "qkv/layers/linear.h"
 #include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/parameter.h"
@@ -57,7 +58,8 @@ struct AttentionWindow {
 //     model_dim], k_proj_weight and v_proj_weight; in_proj_bias [the inner of those that have a bias]
 //   per_head, two_stage, with ROLE one of query, key and value: ROLE.weight [heads, head_dim, ...],
 //     ROLE.bias [heads, head_dim]; two_stage also ROLE.shared_weight [inner, ...], ROLE.shared_bias [inner]
-//   bias_k and bias_v [1, 1, inner]; out_proj.weight [out_dim, inner], out_proj.bias [out_dim]
+//   bias_k and bias_v [1, 1, inner]; with query_key_norm q_norm.weight and k_norm.weight [head_dim]; out_proj.weight
+//   [out_dim, inner], out_proj.bias [out_dim]
 struct MultiHeadAttentionConfig {
   std::int64_t model_dim = 0;  // size of the queries
   std::int64_t heads = 1;
@@ -80,6 +82,9 @@ struct MultiHeadAttentionConfig {
   std::optional<double> scale{};            // of the logits (attention.h); unset: 1 / sqrt(head_dim)
   double soft_cap = 0;                      // of the logits (attention.h); 0: off
   std::optional<AttentionWindow> window{};  // goes with every mask of a call; not with bias_kv and zero_attention
+  // The projected query and key of each head pass through an RMS norm (layer_norm.h) with this epsilon before they
+  // rotate. Source: Dehghani et al., "Scaling vision transformers to 22 billion parameters" (2023).
+  std::optional<double> query_key_norm{};
 };
 
 struct MultiHeadAttentionOptions {
@@ -99,7 +104,8 @@ struct MultiHeadAttentionOptions {
 
 // What backward needs of a forward pass.
 struct MultiHeadAttentionSaved {
-  Tensor query{}, key{}, value{};  // projected rows [n, heads * head_dim], as attention takes them
+  Tensor query_before_norm{}, key_before_norm{};  // if these are normed
+  Tensor query{}, key{}, value{};                 // projected rows [n, heads * head_dim], as attention takes them
   Tensor merged{}, log_sum_exp{};
 };
 
@@ -170,13 +176,18 @@ class QKV_API MultiHeadAttention {
   HeadAttention middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const;
   // Rows [n, in] of a role (0 to 2: queries, keys, values) for all its heads: [n, heads * head_dim].
   Tensor project(int role, const TensorView& rows, int threads) const;
+  // If there are norms: of projected rows of a role, which `before` keeps if it is given.
+  void norm_heads(int role, Tensor& projected, Tensor* before, int threads) const;
+  // From the gradient of what norm_heads() gave, in place.
+  void norm_heads_backward(int role, const Tensor& before, Tensor& grad, int threads);
   HeadWeights head_weights(int role, std::vector<Tensor>& storage) const;
   HeadGradients head_gradients(int role);
 
   MultiHeadAttentionConfig config_;
   std::shared_ptr<const HeadLayout> layout_;  // of parameters_: all but those of out_
   std::vector<PackedParameter> parameters_;
-  Tensor extra_key_, extra_value_;  // [extra keys, kv_heads, head_dim]
+  Tensor extra_key_, extra_value_;     // [extra keys, kv_heads, head_dim]
+  std::optional<LayerNorm> norms_[2];  // of queries and keys
   Linear out_;
 };
 

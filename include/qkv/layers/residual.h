@@ -23,6 +23,7 @@ enum class NormOrder {
   both,
   parallel,  // of a layer: one pre-norm residual connection around attention and feed-forward side by side (GPT-J,
              // 2021)
+  parallel_norms,  // the same, where feed-forward has a norm of its own (GPT-NeoX, 2022)
 };
 
 // What backward needs of a forward pass.

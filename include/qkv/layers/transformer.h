@@ -65,7 +65,7 @@ class QKV_API TransformerStack {
                       const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);
   Cache make_cache(std::int64_t batch) const;
   Cache make_cache(const Sequences& memory, int threads = 0) const;
-  Tensor forward(const TensorView& x, Cache& cache, int threads = 0) const;
+  Tensor forward(const Sequences& x, Cache& cache, int threads = 0) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");

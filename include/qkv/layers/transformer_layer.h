@@ -31,17 +31,19 @@ struct TransformerLayerConfig {
   ProjectionBias attention_bias{};
   bool feed_forward_bias = true;
   bool gated = false;  // feed_forward.h
-  NormOrder norm_order =
-      NormOrder::post;  // parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), without memory
+  // parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), parallel_norms: ... + feed_forward(norm2(x)); both
+  // without memory.
+  NormOrder norm_order = NormOrder::post;
   Normalization normalization = Normalization::layer;  // rms: norms have no bias
   bool layer_scale = false;                            // of every sublayer (residual.h); pre alone
-  // As in multi_head_attention.h, the last two of self-attention alone.
+  // As in multi_head_attention.h, the last three of self-attention alone.
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::optional<double> scale{};
   double soft_cap = 0;
   std::optional<RotaryConfig> rotary{};
   std::optional<AttentionWindow> window{};
+  std::optional<double> query_key_norm{};
 };
 using EncoderLayerConfig = TransformerLayerConfig;
 using DecoderLayerConfig = TransformerLayerConfig;
@@ -73,6 +75,7 @@ struct TransformerLayerSaved {
   FeedForwardSaved feed_forward;
   ResidualSaved self_residual, memory_residual, feed_forward_residual;
   Tensor after_self, after_memory;  // between the sublayers
+  Tensor parallel_normed;           // norm2(x) of parallel_norms
 };
 using EncoderLayerSaved = TransformerLayerSaved;
 using DecoderLayerSaved = TransformerLayerSaved;
@@ -114,11 +117,12 @@ class QKV_API TransformerLayer {
   Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
                       const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);
 
-  // For generating: the memory's keys and values are projected once; x [batch, new tokens, model_dim] follows the
-  // tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens.
+  // For generating: the memory's keys and values are projected once; x, the new tokens of each sequence, follows the
+  // tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens; bit for
+  // bit, if each sequence has two new tokens or more each time.
   Cache make_cache(std::int64_t batch) const;                        // without memory
   Cache make_cache(const Sequences& memory, int threads = 0) const;  // with it
-  Tensor forward(const TensorView& x, Cache& cache, int threads = 0) const;
+  Tensor forward(const Sequences& x, Cache& cache, int threads = 0) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");
@@ -136,6 +140,7 @@ class QKV_API TransformerLayer {
   Residual self_residual_;
   std::optional<Residual> memory_residual_;
   std::optional<Residual> feed_forward_residual_;  // none: the layer is parallel
+  std::optional<LayerNorm> parallel_norm_;         // of feed-forward in a parallel layer, if it has one
 };
 
 // A layer, or a stack of layers, without memory.

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "qkv/layers/positions.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline layers {
@@ -16,6 +17,9 @@ inline constexpr std::int64_t kMaxLayerSize = std::int64_t{1} << 20;
 
 // std::invalid_argument "LAYER: NAME is VALUE; it must be 1 to 1048576".
 void check_size(std::string_view layer, std::string_view name, std::int64_t value);
+
+// std::invalid_argument, beginning with `layer`, for a rotation that heads of that size cannot have (positions.h).
+void check_rotary(std::string_view layer, const RotaryConfig& config, std::int64_t head_dim);
 
 struct TensorForm {
   Dims shape;

@@ -8,7 +8,6 @@
 #include "layers/heads/head_layout.h"
 
 namespace qkv {
-namespace {}  // namespace
 
 MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config) {
   const auto size = [](std::string_view name, std::int64_t value) { check_size("multi_head_attention", name, value); };
@@ -34,6 +33,9 @@ MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config) {
   refuse_unless(std::isfinite(config.scale.value_or(0)) && config.soft_cap >= 0 && std::isfinite(config.soft_cap),
                 "multi_head_attention", "scale {} and soft_cap {} must be finite, soft_cap 0 or more",
                 config.scale.value_or(0), config.soft_cap);
+  refuse_unless(!config.query_key_norm || (*config.query_key_norm >= 0 && std::isfinite(*config.query_key_norm)),
+                "multi_head_attention", "query_key_norm is {}; it must be finite, 0 or more",
+                config.query_key_norm.value_or(0));
   const bool extra_keys = config.bias_kv || config.zero_attention;
   if (config.window) {
     refuse_unless(config.window->left >= -1 && config.window->right >= -1, "multi_head_attention",
@@ -42,8 +44,7 @@ MultiHeadAttentionConfig checked_config(MultiHeadAttentionConfig config) {
                   "bias_kv and zero_attention keys have no position; they cannot be combined with a window");
   }
   if (config.rotary) {
-    refuse_unless(config.head_dim % 2 == 0, "multi_head_attention", "head_dim {} is odd; rotary positions need pairs",
-                  config.head_dim);
+    check_rotary("multi_head_attention", *config.rotary, config.head_dim);
     refuse_unless(!extra_keys, "multi_head_attention",
                   "bias_kv and zero_attention keys have no position; they cannot be combined with rotary positions");
   }

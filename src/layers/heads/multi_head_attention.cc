@@ -45,6 +45,8 @@ std::vector<std::int64_t> cached_lengths(const KeyValueCache& cache) {
   return lengths;
 }
 
+constexpr const char* kNorms[] = {"q_norm.", "k_norm."};
+
 struct InputRows {
   InputRows(const std::string& name, const TensorView& x, std::int64_t size)
       : rows(name, x, size), packed(rows.view()) {}
@@ -65,6 +67,13 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, W
            weights, scope + "out_proj.") {
   for (const HeadLayout::Entry& entry : layout_->entries) {
     parameters_.emplace_back(weights.take(scope + entry.name, entry.shape), entry.part_rows, weights.storage());
+  }
+  for (int role = 0; config_.query_key_norm && role < 2; ++role) {
+    norms_[role].emplace(LayerNormConfig{.dim = config_.head_dim,
+                                         .epsilon = *config_.query_key_norm,
+                                         .bias = false,
+                                         .normalization = Normalization::rms},
+                         weights, scope + kNorms[role]);
   }
   make_extra_rows();
 }
@@ -103,6 +112,23 @@ Tensor MultiHeadAttention::project(int role, const TensorView& rows, int threads
     begin = end;
   }
   return out;
+}
+
+void MultiHeadAttention::norm_heads(int role, Tensor& projected, Tensor* before, int threads) const {
+  if (!config_.query_key_norm) return;
+  const Dims heads{projected.element_count() / config_.head_dim, config_.head_dim};
+  const Tensor normed = norms_[role]->forward(projected.view().reshape(heads), {}, threads);
+  if (before != nullptr) *before = projected;
+  projected = Tensor::copy(normed.view().reshape(projected.shape()));
+}
+
+void MultiHeadAttention::norm_heads_backward(int role, const Tensor& before, Tensor& grad, int threads) {
+  if (!config_.query_key_norm) return;
+  const Dims heads{grad.element_count() / config_.head_dim, config_.head_dim};
+  Tensor grad_before = Tensor::zeros(grad.shape(), grad.dtype());
+  norms_[role]->backward(before.view().reshape(heads), grad.view().reshape(heads), grad_before.view().reshape(heads),
+                         threads);
+  grad = std::move(grad_before);
 }
 
 HeadWeights MultiHeadAttention::head_weights(int role, std::vector<Tensor>& storage) const {
@@ -191,6 +217,9 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
   if (config_.rotary && options.mask.align() == Align::bottom_right) {
     refuse("multi_head_attention", "rotary positions count from the start of each sequence; the mask must be top_left");
   }
+  const bool keeps = static_cast<bool>(log_sum_exp);  // for training
+  norm_heads(0, saved.query, keeps ? &saved.query_before_norm : nullptr, options.threads);
+  norm_heads(1, saved.key, keeps ? &saved.key_before_norm : nullptr, options.threads);
   rotate(inputs.query, config_.heads, saved.query, 1, options.threads);
   rotate(inputs.key, config_.kv_heads, saved.key, 1, options.threads);
   saved.merged = Tensor::uninitialized(saved.query.shape(), saved.query.dtype());
@@ -227,6 +256,8 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
       own);
   rotate(query, config_.heads, middle_gradients.query, -1, options.threads);
   rotate(key, config_.kv_heads, middle_gradients.key, -1, options.threads);
+  norm_heads_backward(0, saved.query_before_norm, middle_gradients.query, options.threads);
+  norm_heads_backward(1, saved.key_before_norm, middle_gradients.key, options.threads);
 
   // Inputs that are one another, as in self-attention, are packed once.
   std::list<InputRows> packed;
@@ -268,6 +299,7 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
     return project(role, rows.view(), threads);
   };
   Tensor key = rows_of("multi_head_attention: key", 1, config_.key_input_dim);
+  norm_heads(1, key, nullptr, threads);
   if (config_.rotary) rotate(memory, config_.kv_heads, key, 1, threads, cached_lengths(cache));
   const Tensor value = rows_of("multi_head_attention: value", 2, config_.value_input_dim);
   const TensorView keys = split_heads(key.view(), memory, config_.kv_heads);
@@ -283,6 +315,7 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
   }
   const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
   Tensor projected = project(0, rows.view(), options.threads);
+  norm_heads(0, projected, nullptr, options.threads);
   if (config_.rotary) {
     std::vector<std::int64_t> starts = cached_lengths(cache);
     const std::vector<std::int64_t> lengths = sequence_lengths(query);
@@ -310,7 +343,11 @@ MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
   config.scheme = scheme;
   const HeadLayout layout = head_layout(config);
   std::map<std::string, Tensor> tensors;
-  out_.visit([&](const std::string& name, const Parameter& own) { tensors[name] = own.value; }, "out_proj.");
+  const ParameterVisitor keep = [&](const std::string& name, const Parameter& own) { tensors[name] = own.value; };
+  out_.visit(keep, "out_proj.");
+  for (int role = 0; role < 2; ++role) {
+    if (norms_[role]) norms_[role]->visit(keep, kNorms[role]);
+  }
   std::vector<std::vector<Tensor>> parts(layout.entries.size());
   if (config.bias_kv) {
     parts[*layout.bias_k].push_back(parameters_[*layout_->bias_k].own().value);
@@ -338,11 +375,17 @@ MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
 
 void MultiHeadAttention::visit(const ParameterVisitor& visitor, const std::string& scope) const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].visit(visitor, scope + layout_->entries[i].name);
+  for (int role = 0; role < 2; ++role) {
+    if (norms_[role]) norms_[role]->visit(visitor, scope + kNorms[role]);
+  }
   out_.visit(visitor, scope + "out_proj.");
 }
 
 void MultiHeadAttention::update(const ParameterUpdater& updater, const std::string& scope) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].update(updater, scope + layout_->entries[i].name);
+  for (int role = 0; role < 2; ++role) {
+    if (norms_[role]) norms_[role]->update(updater, scope + kNorms[role]);
+  }
   out_.update(updater, scope + "out_proj.");
   make_extra_rows();
 }

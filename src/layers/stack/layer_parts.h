@@ -25,6 +25,8 @@ inline MultiHeadAttentionOptions with_dropout(MultiHeadAttentionOptions options,
   return options;
 }
 
+inline bool is_parallel(NormOrder order) { return order == NormOrder::parallel || order == NormOrder::parallel_norms; }
+
 // The same form with other rows.
 inline Sequences with_rows(const Sequences& form, const TensorView& rows) {
   Sequences sequences = form;
@@ -48,6 +50,7 @@ inline MultiHeadAttentionConfig self_attention_config(const TransformerLayerConf
   MultiHeadAttentionConfig own = attention_config(config);
   own.rotary = config.rotary;
   own.window = config.window;
+  own.query_key_norm = config.query_key_norm;
   return own;
 }
 

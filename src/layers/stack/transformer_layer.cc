@@ -48,11 +48,14 @@ TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Wei
                            ? std::nullopt
                            : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order, weights,
                                                      scope + "norm2.", config.layer_scale)),
-      feed_forward_residual_(config.norm_order == NormOrder::parallel
+      feed_forward_residual_(is_parallel(config.norm_order)
                                  ? std::nullopt
                                  : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order,
                                                            weights, scope + (memory_residual_ ? "norm3." : "norm2."),
-                                                           config.layer_scale)) {
+                                                           config.layer_scale)),
+      parallel_norm_(config.norm_order == NormOrder::parallel_norms
+                         ? std::optional<LayerNorm>(std::in_place, norm_config(config), weights, scope + "norm2.")
+                         : std::nullopt) {
   if (!feed_forward_residual_ && memory_attention_) {
     refuse("transformer_layer", "norm_order=parallel does not support cross-attention");
   }
@@ -81,7 +84,8 @@ Tensor TransformerLayer::run(const TransformerLayerInput& in, Observer* observer
     });
   };
   const auto feed = [&](const TensorView& rows) {
-    Tensor fed = feed_forward_.forward(rows, threads);
+    Tensor fed = parallel_norm_ ? feed_forward_.forward(parallel_norm_->forward(in.x.rows, {}, threads), threads)
+                                : feed_forward_.forward(rows, threads);
     receive("feed_forward", fed);
     return fed;
   };
@@ -116,7 +120,9 @@ Tensor TransformerLayer::run(const TransformerLayerInput& in, const Dropout& dro
                                       saved.memory_attention);
   };
   const auto feed = [&](const TensorView& rows) {
-    return feed_forward_.forward(rows, at(DropoutSite::activation), saved.feed_forward, threads);
+    if (parallel_norm_) saved.parallel_normed = parallel_norm_->forward(in.x.rows, {}, threads);
+    return feed_forward_.forward(parallel_norm_ ? TensorView(saved.parallel_normed) : rows, at(DropoutSite::activation),
+                                 saved.feed_forward, threads);
   };
   if (!feed_forward_residual_) {
     return self_residual_.forward(in.x.rows, side_by_side(attend, feed, threads), at(DropoutSite::self_residual),
@@ -160,7 +166,13 @@ Tensor TransformerLayer::run_backward(const TransformerLayerInput& in, const Dro
   Tensor between = zeros(), grad_x = zeros();
   if (!feed_forward_residual_) {
     const auto both = [&](const TensorView& rows, const TensorView& grad, const MutableTensorView& grad_rows) {
-      feed(rows, grad, grad_rows);
+      if (parallel_norm_) {
+        Tensor grad_normed = zeros();
+        feed(saved.parallel_normed, grad, grad_normed);
+        parallel_norm_->backward(in.x.rows, grad_normed, grad_x, threads);
+      } else {
+        feed(rows, grad, grad_rows);
+      }
       attend(rows, grad, grad_rows);
     };
     self_residual_.backward(in.x.rows, both, at(DropoutSite::self_residual), saved.self_residual, grad_out, grad_x,
@@ -194,18 +206,22 @@ TransformerLayerCache TransformerLayer::make_cache(const Sequences& memory, int 
   return cache;
 }
 
-Tensor TransformerLayer::forward(const TensorView& x, Cache& cache, int threads) const {
+Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads) const {
   check(cache.memory.has_value());
   const auto attend = [&](const TensorView& rows) {
-    self_attention_.append(rows, cache.self, threads);
-    return self_attention_.forward(rows, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads});
+    const Sequences own = with_rows(x, rows);
+    self_attention_.append(own, cache.self, threads);
+    return self_attention_.forward(own, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads});
   };
   const auto attend_memory = [&](const TensorView& rows) {
-    return memory_attention_->forward(rows, *cache.memory, {.threads = threads});
+    return memory_attention_->forward(with_rows(x, rows), *cache.memory, {.threads = threads});
   };
-  const auto feed = [&](const TensorView& rows) { return feed_forward_.forward(rows, threads); };
-  if (!feed_forward_residual_) return self_residual_.forward(x, side_by_side(attend, feed, threads), threads);
-  Tensor between = self_residual_.forward(x, attend, threads);
+  const auto feed = [&](const TensorView& rows) {
+    return parallel_norm_ ? feed_forward_.forward(parallel_norm_->forward(x.rows, {}, threads), threads)
+                          : feed_forward_.forward(rows, threads);
+  };
+  if (!feed_forward_residual_) return self_residual_.forward(x.rows, side_by_side(attend, feed, threads), threads);
+  Tensor between = self_residual_.forward(x.rows, attend, threads);
   if (cache.memory) between = memory_residual_->forward(between, attend_memory, threads);
   return feed_forward_residual_->forward(between, feed, threads);
 }
@@ -217,6 +233,7 @@ void TransformerLayer::for_each_part(Layer& layer, const F& f) {
   f(layer.feed_forward_, "");
   f(layer.self_residual_, "norm1.");
   if (layer.memory_residual_) f(*layer.memory_residual_, "norm2.");
+  if (layer.parallel_norm_) f(*layer.parallel_norm_, "norm2.");
   if (layer.feed_forward_residual_) f(*layer.feed_forward_residual_, layer.memory_residual_ ? "norm3." : "norm2.");
 }
 

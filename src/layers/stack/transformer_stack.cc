@@ -100,10 +100,10 @@ StackCache TransformerStack::make_cache(const Sequences& memory, int threads) co
   return cache;
 }
 
-Tensor TransformerStack::forward(const TensorView& x, Cache& cache, int threads) const {
+Tensor TransformerStack::forward(const Sequences& x, Cache& cache, int threads) const {
   Tensor rows;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    rows = layers_[i].forward(i == 0 ? x : rows.view(), cache.layers[i], threads);
+    rows = layers_[i].forward(i == 0 ? x : with_rows(x, rows), cache.layers[i], threads);
   }
   return norm_ ? norm_->forward(rows, {}, threads) : std::move(rows);
 }

@@ -2,6 +2,8 @@
 // rotations back and forth.
 #include "qkv/layers/positions.h"
 
+#include <numbers>
+
 #include "attention/attention_testing.h"
 
 namespace qkv {
@@ -57,6 +59,57 @@ TEST(Positions, Rotation) {
   rotate_heads({.base = 100}, positions, 1, rows, -1);
   expect_row(rows, {1, 2, 3, 4});
   EXPECT_THROW(rotate_heads({}, positions, 3, rows), std::invalid_argument);
+}
+
+// The first two of four elements; frequencies are base^0 and base^(-1/2) where four rotate.
+TEST(Positions, RotationOfAPartAndScaled) {
+  const std::vector<std::int32_t> positions{6};
+  const auto rotated = [&](const RotaryConfig& config, int direction = 1) {
+    Tensor rows = Tensor::of<double>({1, 4}, {1, 2, 3, 4});
+    rotate_heads(config, positions, 1, rows, direction);
+    return rows;
+  };
+  const auto expect = [&](const RotaryConfig& config, double first, double second, double times = 1) {
+    const double c = times * std::cos(first), s = times * std::sin(first);
+    const double d = times * std::cos(second), t = times * std::sin(second);
+    expect_row(rotated(config), {c - 3 * s, 2 * d - 4 * t, s + 3 * c, 2 * t + 4 * d});
+    expect_row(rotated(config, -1), {c + 3 * s, 2 * d + 4 * t, 3 * c - s, 4 * d - 2 * t});
+  };
+  const double c = std::cos(6.0), s = std::sin(6.0);
+  expect_row(rotated({.base = 100, .dims = 2}), {c - 2 * s, s + 2 * c, 3, 4});
+
+  using enum RotaryScaling::Kind;
+  expect({.base = 100, .scaling = {.kind = linear, .factor = 4}}, 1.5, 0.15);
+  // Over 16 positions the pairs make 2.5 and 0.25 turns.
+  const double fewer = (16 / (2 * std::numbers::pi) - 1) / 4, least = (1.6 / (2 * std::numbers::pi) - 0.1) / 4;
+  expect({.base = 100, .scaling = {.kind = llama3, .factor = 2, .trained = 16, .slow = 1, .fast = 5}},
+         6 * (0.5 * (1 - fewer) + fewer), 0.3);
+  expect({.base = 100, .scaling = {.kind = llama3, .factor = 2, .trained = 16, .slow = 0.1, .fast = 4.1}},
+         6 * (0.5 * (1 - (16 / (2 * std::numbers::pi) - 0.1) / 4) + (16 / (2 * std::numbers::pi) - 0.1) / 4),
+         0.6 * (0.5 * (1 - least) + least));
+  // Pairs 2 ln(16 / (2 pi turns)) / ln(100) make 2 and 0.2 turns: 0.105 and 1.105.
+  const double begin = 2 * std::log(16 / (4 * std::numbers::pi)) / std::log(100);
+  const RotaryScaling yarn_scaling{
+      .kind = yarn, .factor = 3, .trained = 16, .slow = 0.2, .fast = 2, .magnitude = 1.25, .whole = false};
+  const double share = (1 - begin) / 1.0;
+  expect({.base = 100, .scaling = yarn_scaling}, 6, 0.6 * (share / 3 + 1 - share), 1.25);
+  RotaryScaling whole = yarn_scaling;  // from pair 0 to 2
+  whole.whole = true;
+  expect({.base = 100, .scaling = whole}, 6, 0.6 * (0.5 / 3 + 0.5), 1.25);
+  // Position 6 of 4: base times (3 * 7 / 4 - 2)^(4 / 2); within 7 as it is.
+  const double base = 100 * std::pow(3 * 7 / 4.0 - 2, 2.0);
+  expect({.base = 100, .scaling = {.kind = dynamic, .factor = 3, .trained = 4}}, 6, 6 / std::sqrt(base));
+  expect({.base = 100, .scaling = {.kind = dynamic, .factor = 3, .trained = 7}}, 6, 0.6);
+
+  for (const RotaryConfig& wrong : std::vector<RotaryConfig>{{.dims = 3},
+                                                             {.dims = 6},
+                                                             {.base = 0},
+                                                             {.scaling = {.kind = linear, .factor = 0.5}},
+                                                             {.scaling = {.kind = yarn, .factor = 2}},
+                                                             {.dims = 2, .scaling = {.kind = dynamic, .trained = 4}},
+                                                             {.scaling = {.kind = llama3, .trained = 4, .slow = 40}}}) {
+    EXPECT_THROW(rotated(wrong), std::invalid_argument);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "io/files_for_test.h"
 #include "layers/asked_layer.h"
 #include "layers/golden_file.h"
+#include "layers/stack/layer_parts.h"
 #include "layers/stack/layer_reference.h"
 
 namespace qkv::testing {
@@ -20,7 +21,7 @@ TEST(LayerOptions, AgreeWithPlainLoops) {
     EXPECT_LE(
         difference(encoder.forward(x, {.mask = Mask::causal()}), reference_layer(config, drawn.tensors, x, {}, true)),
         1e-13);
-    if (config.norm_order == NormOrder::parallel) continue;
+    if (is_parallel(config.norm_order)) continue;
     const DecoderLayer decoder(config, other.weights);
     EXPECT_LE(difference(decoder.forward(x, memory), reference_layer(config, other.tensors, x, memory, true)), 1e-13);
   }
@@ -45,7 +46,7 @@ TEST(LayerOptions, TokenByTokenIsTheCausalWhole) {
     Drawn drawn, other;
     const Encoder encoder(stack, drawn.weights);
     expect_token_by_token(encoder, encoder.make_cache(1), x, encoder.forward(x, {.mask = Mask::causal()}), 1e-12);
-    if (config.norm_order == NormOrder::parallel) continue;
+    if (is_parallel(config.norm_order)) continue;
     const Decoder decoder(stack, other.weights);
     expect_token_by_token(decoder, decoder.make_cache(memory), x, decoder.forward(x, memory), 1e-12);
   }

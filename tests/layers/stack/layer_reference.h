@@ -44,6 +44,8 @@ inline std::vector<std::pair<std::string, TransformerLayerConfig>> layer_options
       {"both", {.norm_order = NormOrder::both}},
       {"both rms", {.norm_order = NormOrder::both, .normalization = Normalization::rms}},
       {"parallel", {.norm_order = NormOrder::parallel}},
+      {"parallel_norms", {.norm_order = NormOrder::parallel_norms}},
+      {"query_key_norm", {.kv_heads = 2, .query_key_norm = 0.1}},
       {"window", {.window = AttentionWindow{.left = 1, .right = 0}}},
       {"all",
        {.activation = Activation::gelu_tanh,
@@ -56,7 +58,8 @@ inline std::vector<std::pair<std::string, TransformerLayerConfig>> layer_options
         .head_dim = 3,
         .scale = 0.7,
         .soft_cap = 1.5,
-        .window = AttentionWindow{.left = 2, .right = 0}}}};
+        .window = AttentionWindow{.left = 2, .right = 0},
+        .query_key_norm = 0.2}}};
   for (auto& [name, config] : options) config = small_layer(config);
   return options;
 }
@@ -80,9 +83,9 @@ class ReferenceLayer {
     const auto self = [&](const Rows& rows) { return attention("self_attn.", rows, rows, causal, true); };
     const auto cross = [&](const Rows& rows) { return attention("multihead_attn.", rows, memory, false, false); };
     const auto feed = [&](const Rows& rows) { return feed_forward(rows); };
-    if (config_.norm_order == NormOrder::parallel) {
-      const Rows normed = norm("norm1.", x);
-      return sum(x, sum(self(normed), feed(normed)));
+    if (config_.norm_order == NormOrder::parallel || config_.norm_order == NormOrder::parallel_norms) {
+      const bool one = config_.norm_order == NormOrder::parallel;
+      return sum(x, sum(self(norm("norm1.", x)), feed(norm(one ? "norm1." : "norm2.", x))));
     }
     Rows y = residual("norm1.", x, self);
     if (!memory.empty()) y = residual("norm2.", y, cross);
@@ -144,7 +147,18 @@ class ReferenceLayer {
     return x;
   }
 
-  Rows attention(const std::string& scope, const Rows& x, const Rows& memory, bool causal, bool windowed) const {
+  void norm_heads(const std::string& weight, std::int64_t size, Rows& rows) const {
+    for (auto& row : rows) {
+      for (std::size_t begin = 0; begin < row.size(); begin += static_cast<std::size_t>(size)) {
+        double squares = 0;
+        for (std::size_t e = 0; e < static_cast<std::size_t>(size); ++e) squares += row[begin + e] * row[begin + e];
+        const double root = std::sqrt(squares / static_cast<double>(size) + *config_.query_key_norm);
+        for (std::size_t e = 0; e < static_cast<std::size_t>(size); ++e) row[begin + e] *= find(weight)[e] / root;
+      }
+    }
+  }
+
+  Rows attention(const std::string& scope, const Rows& x, const Rows& memory, bool causal, bool of_self) const {
     const std::int64_t heads = config_.heads, kv_heads = config_.kv_heads == 0 ? heads : config_.kv_heads;
     const std::int64_t size = config_.head_dim == 0 ? config_.model_dim / heads : config_.head_dim;
     const double *weight = find(scope + "in_proj_weight"), *bias = find(scope + "in_proj_bias");
@@ -154,8 +168,12 @@ class ReferenceLayer {
       if (config_.bias && has_bias) bias += count * size;
       return projected;
     };
-    const Rows query = project(x, heads, config_.attention_bias.query);
-    const Rows key = project(memory, kv_heads, config_.attention_bias.key);
+    Rows query = project(x, heads, config_.attention_bias.query);
+    Rows key = project(memory, kv_heads, config_.attention_bias.key);
+    if (of_self && config_.query_key_norm) {
+      norm_heads(scope + "q_norm.weight", size, query);
+      norm_heads(scope + "k_norm.weight", size, key);
+    }
     const Rows value = project(memory, kv_heads, config_.attention_bias.value);
     const double scale = config_.scale.value_or(1 / std::sqrt(static_cast<double>(size)));
     Rows merged(x.size(), std::vector<double>(static_cast<std::size_t>(heads * size)));
@@ -173,7 +191,7 @@ class ReferenceLayer {
           logit *= scale;
           if (config_.soft_cap > 0) logit = config_.soft_cap * std::tanh(logit / config_.soft_cap);
           const bool hidden = changes_.hidden && changes_.hidden(scope, h, j);
-          weights.push_back(sees(i, j, causal, windowed) && !hidden ? logit : -std::numeric_limits<double>::infinity());
+          weights.push_back(sees(i, j, causal, of_self) && !hidden ? logit : -std::numeric_limits<double>::infinity());
           most = std::max(most, weights.back());
         }
         for (double& own_weight : weights)
