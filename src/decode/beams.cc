@@ -10,8 +10,8 @@ namespace {
 
 class Beams final : public Search {
  public:
-  explicit Beams(const GenerateOptions& options)
-      : options_(options), width_(static_cast<std::size_t>(options.beams)), running_{{{}, 0}} {}
+  Beams(const GenerateOptions& options, Prompt prompt)
+      : options_(options), prompt_(prompt), width_(static_cast<std::size_t>(options.beams)), running_{{{}, 0}} {}
 
   std::span<const Row> advance(const MutableTensorView& logits) override {
     ++length_;
@@ -60,7 +60,7 @@ class Beams final : public Search {
         candidates_.push_back({parent, *forced, running_[at].log_probability});
         continue;
       }
-      const LogitRow row(logits, parent, running_[at].tokens, options_);
+      const LogitRow row(logits, parent, prompt_, running_[at].tokens, options_);
       const std::size_t found = largest_logits(row.logits, best);
       for (std::size_t i = 0; i < found; ++i) {
         const double log_probability = static_cast<double>(best[i].logit) - row.log_sum_exp;
@@ -93,6 +93,7 @@ class Beams final : public Search {
   }
 
   const GenerateOptions& options_;
+  const Prompt prompt_;
   const std::size_t width_;
   std::int64_t length_ = 0;
   std::vector<Hypothesis> running_;  // most probable first
@@ -103,6 +104,8 @@ class Beams final : public Search {
 
 }  // namespace
 
-std::unique_ptr<Search> make_beams(const GenerateOptions& options) { return std::make_unique<Beams>(options); }
+std::unique_ptr<Search> make_beams(const GenerateOptions& options, Prompt prompt) {
+  return std::make_unique<Beams>(options, prompt);
+}
 
 }  // namespace qkv::inline decoding

@@ -9,9 +9,78 @@
 namespace qkv::inline decoding {
 namespace {
 
+// The most probable tokens first, as many of them as are asked for: the vocabulary is never sorted. Weights are
+// probabilities but for a common factor.
+class RankedTokens {
+ public:
+  RankedTokens(std::span<const float> logits, const Sampling& sampling)
+      : logits_(logits),
+        temperature_(sampling.temperature),
+        most_(sampling.top_k > 0 ? std::min(static_cast<std::size_t>(sampling.top_k), logits.size()) : logits.size()) {
+    rank(std::min(most_, kFirst));
+    if (most_ < logits.size()) {
+      reach([](const RankedTokens&) { return false; });
+      sum_ = up_to_.back();
+    } else {
+      for (const float logit : logits) sum_ += weight(logit);
+    }
+  }
+
+  double sum() const { return sum_; }
+  const TokenLogit& token(std::size_t rank) const { return tokens_[rank]; }
+  double weight_at(std::size_t rank) const { return weight(tokens_[rank].logit); }
+
+  // The first rank up to which the weights sum to `wanted`; the last one if none.
+  std::size_t at(double wanted) {
+    reach([&](const RankedTokens& ranked) { return ranked.up_to_.back() >= wanted; });
+    const auto found = std::lower_bound(up_to_.begin(), up_to_.end(), wanted) - up_to_.begin();
+    return std::min(static_cast<std::size_t>(found), tokens_.size() - 1);
+  }
+
+  // The last rank whose weight is at least `least`, which is at most the first one's.
+  std::size_t last_above(double least) {
+    reach([&](const RankedTokens& ranked) { return ranked.weight(ranked.tokens_.back().logit) < least; });
+    std::size_t rank = tokens_.size() - 1;
+    while (rank > 0 && weight_at(rank) < least) --rank;
+    return rank;
+  }
+
+  double up_to(std::size_t rank) const { return up_to_[rank]; }
+
+ private:
+  static constexpr std::size_t kFirst = 64, kGrowth = 8;
+
+  double weight(float logit) const {
+    return exp((static_cast<double>(logit) - static_cast<double>(tokens_.front().logit)) / temperature_);
+  }
+
+  // More tokens until there are enough, or no others.
+  template <class Enough>
+  void reach(const Enough& enough) {
+    while (asked_ < most_ && !enough(*this)) rank(std::min(most_, kGrowth * asked_));
+  }
+
+  void rank(std::size_t count) {
+    asked_ = count;
+    tokens_.resize(count);
+    tokens_.resize(largest_logits(logits_, tokens_));
+    up_to_.clear();
+    double sum = 0;
+    for (const TokenLogit& token : tokens_) up_to_.push_back(sum += weight(token.logit));
+  }
+
+  std::span<const float> logits_;
+  double temperature_;
+  std::size_t most_, asked_ = 0;
+  std::vector<TokenLogit> tokens_;
+  std::vector<double> up_to_;
+  double sum_ = 0;  // of all that top_k leaves
+};
+
 class Chain final : public Search {
  public:
-  Chain(const GenerateOptions& options, RandomStream stream) : options_(options), stream_(stream) {}
+  Chain(const GenerateOptions& options, Prompt prompt, RandomStream stream)
+      : options_(options), prompt_(prompt), stream_(stream) {}
 
   std::span<const Row> advance(const MutableTensorView& logits) override {
     const bool last = written_.tokens.size() + 1 == static_cast<std::size_t>(options_.max_length);
@@ -22,6 +91,8 @@ class Chain final : public Search {
     return {&row_, last || is_end(token, options_) ? std::size_t{0} : std::size_t{1}};
   }
 
+  std::span<const std::int32_t> written() const override { return written_.tokens; }
+
   std::vector<Hypothesis> hypotheses() override {
     const auto length = static_cast<double>(written_.tokens.size());
     written_.score = written_.log_probability / pow(length, options_.length_penalty);
@@ -30,7 +101,7 @@ class Chain final : public Search {
 
  private:
   std::int32_t choose(const MutableTensorView& logits) {
-    const LogitRow row(logits, 0, written_.tokens, options_);
+    const LogitRow row(logits, 0, prompt_, written_.tokens, options_);
     TokenLogit chosen;
     if (options_.sampling) {
       chosen = draw(row.logits, *options_.sampling);
@@ -42,28 +113,13 @@ class Chain final : public Search {
   }
 
   TokenLogit draw(std::span<const float> logits, const Sampling& sampling) const {
-    const std::size_t all = logits.size();
-    const auto top_k = static_cast<std::size_t>(sampling.top_k);
-    std::vector<TokenLogit> tokens(all);
-    if (top_k > 0 && top_k < all) {
-      tokens.resize(top_k);
-      tokens.resize(largest_logits(logits, tokens));
-    } else {
-      for (std::size_t i = 0; i < all; ++i) tokens[i] = {logits[i], static_cast<std::int32_t>(i)};
-      std::stable_sort(tokens.begin(), tokens.end(),
-                       [](const TokenLogit& a, const TokenLogit& b) { return a.logit > b.logit; });
+    RankedTokens ranked(logits, sampling);
+    double sum = ranked.sum();
+    if (sampling.top_p < 1) sum = ranked.up_to(ranked.at(sampling.top_p * sum));
+    if (sampling.min_p > 0) {
+      sum = std::min(sum, ranked.up_to(ranked.last_above(sampling.min_p * ranked.weight_at(0))));
     }
-    std::vector<double> up_to(tokens.size());  // sums of probabilities, not normalised
-    double sum = 0;
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      sum += exp((static_cast<double>(tokens[i].logit) - static_cast<double>(tokens[0].logit)) / sampling.temperature);
-      up_to[i] = sum;
-    }
-    if (sampling.top_p < 1) {
-      sum = *std::lower_bound(up_to.begin(), up_to.end(), sampling.top_p * sum);
-    }
-    const auto drawn = std::lower_bound(up_to.begin(), up_to.end(), uniform(sampling.seed) * sum);
-    return tokens[static_cast<std::size_t>(drawn - up_to.begin())];
+    return ranked.token(ranked.at(uniform(sampling.seed) * sum));
   }
 
   // In [0, 1), 53 bits, from the seed, the stream and the position in the sequence alone.
@@ -75,6 +131,7 @@ class Chain final : public Search {
   }
 
   const GenerateOptions& options_;
+  const Prompt prompt_;
   const RandomStream stream_;
   Hypothesis written_;
   Row row_{};
@@ -82,8 +139,8 @@ class Chain final : public Search {
 
 }  // namespace
 
-std::unique_ptr<Search> make_chain(const GenerateOptions& options, RandomStream stream) {
-  return std::make_unique<Chain>(options, stream);
+std::unique_ptr<Search> make_chain(const GenerateOptions& options, Prompt prompt, RandomStream stream) {
+  return std::make_unique<Chain>(options, prompt, stream);
 }
 
 }  // namespace qkv::inline decoding

@@ -23,8 +23,6 @@ void check_token(const char* name, std::int32_t token, std::int64_t vocab) {
 }
 
 void check(const GenerateOptions& options, std::int64_t vocab) {
-  check_token("start", options.start, vocab);
-  refuse_unless(!options.ends.empty(), "generate", "ends is empty, at least one token is needed");
   for (const std::int32_t token : options.ends) check_token("end", token, vocab);
   for (const auto& run : options.forbidden) {
     refuse_unless(!run.empty(), "generate", "forbidden has a run without tokens");
@@ -43,6 +41,7 @@ void check(const GenerateOptions& options, std::int64_t vocab) {
   refuse_unless(options.nbest >= 1 && options.nbest <= options.beams, "generate",
                 "nbest is {}, must be from 1 to the number of beams, {}", options.nbest, options.beams);
   refuse_unless(std::isfinite(options.length_penalty), "generate", "length_penalty is not a finite number");
+  refuse_unless(!options.on_token || options.beams == 1, "generate", "on_token needs 1 beam, not {}", options.beams);
   if (!options.sampling) return;
   const Sampling& sampling = *options.sampling;
   refuse_unless(options.beams == 1, "generate", "sampling needs 1 beam, not {}", options.beams);
@@ -51,34 +50,25 @@ void check(const GenerateOptions& options, std::int64_t vocab) {
   refuse_unless(sampling.top_k >= 0, "generate", "top_k is {}, must be at least 0", sampling.top_k);
   refuse_unless(sampling.top_p > 0 && sampling.top_p <= 1, "generate", "top_p is {}, must be above 0 and at most 1",
                 sampling.top_p);
-}
-
-// Whether `start` and what was written after it end with these tokens.
-bool comes_after(std::span<const std::int32_t> tail, std::span<const std::int32_t> written, std::int32_t start) {
-  if (tail.size() == written.size() + 1 && tail.front() == start) tail = tail.subspan(1);
-  return tail.size() <= written.size() && std::equal(tail.begin(), tail.end(), written.end() - std::ssize(tail));
+  refuse_unless(sampling.min_p >= 0 && sampling.min_p <= 1, "generate", "min_p is {}, must be from 0 to 1",
+                sampling.min_p);
 }
 
 // Each token once, however often it came. Source: Keskar et al., "CTRL" (2019).
-void penalize_repetition(std::span<float> logits, double zero, std::span<const std::int32_t> written,
-                         const GenerateOptions& options) {
-  std::vector<std::int32_t> seen{options.start};
-  seen.insert(seen.end(), written.begin(), written.end());
+void penalize_repetition(std::span<float> logits, double zero, std::vector<std::int32_t> seen, double penalty) {
   std::sort(seen.begin(), seen.end());
   seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
   for (const std::int32_t token : seen) {
     float& logit = logits[static_cast<std::size_t>(token)];
     const double x = static_cast<double>(logit) - zero;
-    logit = static_cast<float>(zero + (x < 0 ? x * options.repetition_penalty : x / options.repetition_penalty));
+    logit = static_cast<float>(zero + (x < 0 ? x * penalty : x / penalty));
   }
 }
 
-// Whatever would complete `no_repeat_ngram` tokens that were there before.
+// Whatever would complete `size` tokens that were there before.
 template <class Forbid>
-void forbid_repeats(std::span<const std::int32_t> written, const GenerateOptions& options, const Forbid& forbid) {
-  std::vector<std::int32_t> all{options.start};
-  all.insert(all.end(), written.begin(), written.end());
-  const std::int64_t before = options.no_repeat_ngram - 1;  // tokens of an n-gram but the last
+void forbid_repeats(std::span<const std::int32_t> all, std::int64_t size, const Forbid& forbid) {
+  const std::int64_t before = size - 1;  // tokens of an n-gram but the last
   for (auto last = all.begin() + std::min<std::int64_t>(before, std::ssize(all)); last != all.end(); ++last) {
     if (std::equal(last - before, last, all.end() - before)) forbid(*last);
   }
@@ -97,20 +87,25 @@ std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, 
   return written.empty() ? options.forced_begin : std::nullopt;
 }
 
-LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<const std::int32_t> written,
-                   const GenerateOptions& options)
+LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, Prompt prompt,
+                   std::span<const std::int32_t> written, const GenerateOptions& options)
     : logits(rows.data<float>() + row * rows.stride(0), static_cast<std::size_t>(rows.size(1))),
       log_sum_exp(qkv::log_sum_exp(logits)) {
   const auto forbid = [&](std::int32_t token) {
     logits[static_cast<std::size_t>(token)] = -std::numeric_limits<float>::infinity();
   };
   const double zero = options.beams > 1 ? log_sum_exp : 0;  // of log-probabilities, of logits
-  if (options.repetition_penalty != 1) penalize_repetition(logits, zero, written, options);
+  std::vector<std::int32_t> all(prompt.begin(), prompt.end());
+  all.insert(all.end(), written.begin(), written.end());
+  if (options.repetition_penalty != 1) penalize_repetition(logits, zero, all, options.repetition_penalty);
   for (const auto& run : options.forbidden) {
-    if (comes_after(std::span(run).first(run.size() - 1), written, options.start)) forbid(run.back());
+    const std::span<const std::int32_t> before = std::span(run).first(run.size() - 1);
+    if (before.size() <= all.size() && std::equal(before.begin(), before.end(), all.end() - std::ssize(before))) {
+      forbid(run.back());
+    }
   }
   if (std::ssize(written) < options.min_length) std::for_each(options.ends.begin(), options.ends.end(), forbid);
-  if (options.no_repeat_ngram > 0) forbid_repeats(written, options, forbid);
+  if (options.no_repeat_ngram > 0) forbid_repeats(all, options.no_repeat_ngram, forbid);
   TokenLogit best;
   refuse_unless(std::isfinite(log_sum_exp) && largest_logits(logits, {&best, 1}) == 1 && std::isfinite(best.logit),
                 "generate", "the model's logits are not finite: no token can be chosen");
@@ -121,9 +116,17 @@ LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<co
 
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
                                               std::span<const RandomStream> streams) {
+  refuse_unless(batch >= 0, "generate", "batch is {}", batch);
+  check_token("start", options.start, model.vocab());
+  const std::vector<std::vector<std::int32_t>> prompts(static_cast<std::size_t>(batch), {options.start});
+  return generate(model, prompts, options, streams);
+}
+
+std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::span<const std::vector<std::int32_t>> prompts,
+                                              const GenerateOptions& options, std::span<const RandomStream> streams) {
   const StopScope stop(options.stop);
   check(options, model.vocab());
-  refuse_unless(batch >= 0, "generate", "batch is {}", batch);
+  const std::int64_t batch = std::ssize(prompts);
   refuse_unless(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch, "generate",
                 "{} streams for a batch of {}", streams.size(), batch);
 
@@ -139,9 +142,13 @@ std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t ba
   for (std::int64_t i = 0; i < batch; ++i) {
     const RandomStream stream =
         streams.empty() ? RandomStream{static_cast<std::uint64_t>(i)} : streams[static_cast<std::size_t>(i)];
-    going.push_back({options.beams > 1 ? make_beams(options) : make_chain(options, stream), i, i, 1, {}});
+    const Prompt prompt = prompts[static_cast<std::size_t>(i)];
+    refuse_unless(!prompt.empty(), "generate", "prompt {} has no tokens", i);
+    for (const std::int32_t token : prompt) check_token("prompt", token, model.vocab());
+    going.push_back(
+        {options.beams > 1 ? make_beams(options, prompt) : make_chain(options, prompt, stream), i, i, 1, {}});
     parents.push_back(i);
-    tokens.push_back(options.start);
+    tokens.push_back(prompt.back());
   }
 
   std::vector<std::vector<Hypothesis>> results(static_cast<std::size_t>(batch));
@@ -155,6 +162,7 @@ std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t ba
     parents.clear();
     tokens.clear();
     for (Going& one : going) {
+      if (options.on_token && !options.on_token(one.sequence, one.search->written())) one.next = {};
       if (one.next.empty()) results[static_cast<std::size_t>(one.sequence)] = one.search->hypotheses();
       const auto first = static_cast<std::int64_t>(parents.size());
       for (const Search::Row& row : one.next) {

@@ -21,26 +21,32 @@ class Search {
   // `logits` [rows, vocab] belong to the rows of the last call, one row before the first call. Returns the rows to go
   // on with; none: the search is over.
   virtual std::span<const Row> advance(const MutableTensorView& logits) = 0;
+  // What the only row has written, where there is one alone.
+  virtual std::span<const std::int32_t> written() const { return {}; }
   // Best first, `nbest` of them at most.
   virtual std::vector<Hypothesis> hypotheses() = 0;
 };
 
-std::unique_ptr<Search> make_beams(const GenerateOptions& options);
-std::unique_ptr<Search> make_chain(const GenerateOptions& options, RandomStream stream);
+// The tokens of a sequence, which a search does not own.
+using Prompt = std::span<const std::int32_t>;
+
+std::unique_ptr<Search> make_beams(const GenerateOptions& options, Prompt prompt);
+std::unique_ptr<Search> make_chain(const GenerateOptions& options, Prompt prompt, RandomStream stream);
 
 bool is_end(std::int32_t token, const GenerateOptions& options);
 
 // What must follow these tokens, if anything must.
 std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, const GenerateOptions& options);
 
-// One row of logits, of what may follow `written`, penalised, with its log-sum-exp. Tokens that may not become
-// -infinity. The log-sum-exp is that of the model's own logits, so that these keep their share of the probability, or
-// that of the row after the penalties: `renormalize`. std::invalid_argument if the logits are no numbers.
+// One row of logits, of what may follow `written` behind the prompt, penalised, with its log-sum-exp. Tokens that may
+// not become -infinity. The log-sum-exp is that of the model's own logits, so that these keep their share of the
+// probability, or that of the row after the penalties: `renormalize`. std::invalid_argument if the logits are no
+// numbers.
 struct LogitRow {
   std::span<float> logits;
   double log_sum_exp;
 
-  LogitRow(const MutableTensorView& rows, std::int64_t row, std::span<const std::int32_t> written,
+  LogitRow(const MutableTensorView& rows, std::int64_t row, Prompt prompt, std::span<const std::int32_t> written,
            const GenerateOptions& options);
 };
 

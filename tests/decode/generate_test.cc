@@ -296,7 +296,6 @@ TEST(Generate, RefusesWhatDoesNotFit) {
   const double nan = std::nan("");
   const GenerateOptions cases[] = {{.start = 4},
                                    {.ends = {-1}},
-                                   {.ends = {}},
                                    {.ends = {1, 4}},
                                    {.forbidden = {{4}}},
                                    {.forbidden = {{2, 4}}},

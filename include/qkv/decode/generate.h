@@ -4,9 +4,11 @@
 // the nucleus: Holtzman et al., "The curious case of neural text degeneration" (2019).
 //
 //   std::vector<std::vector<Hypothesis>> best = generate(model, batch, {.start = 7999, .ends = {0}, .beams = 4});
+//   best = generate(*language_model.next_tokens(prompts), prompts, {.ends = {0}, .sampling = Sampling{.top_p = 0.9}});
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <stop_token>
@@ -23,7 +25,8 @@ class QKV_API NextTokens {
   virtual ~NextTokens() = default;
   virtual std::int64_t vocab() const = 0;
   // Row r continues row parents[r] of the step before with tokens[r]; in the first step parents are sequences of the
-  // batch and tokens the start token. Returns logits, f32 [rows, vocab], which the caller may overwrite.
+  // batch and tokens the last one of each prompt, which is the start token if nothing else was given. Returns logits,
+  // f32 [rows, vocab], which the caller may overwrite.
   virtual MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) = 0;
 };
 
@@ -33,6 +36,7 @@ struct Sampling {
   double temperature = 1;  // logits are divided by it
   std::int64_t top_k = 0;  // only the k most probable tokens; 0: all
   double top_p = 1;        // of these the fewest most probable ones whose probabilities sum to at least this
+  double min_p = 0;        // of these the ones that are at least this times as probable as the most probable one
   std::uint64_t seed = 0;
 };
 
@@ -44,9 +48,10 @@ enum class EarlyStopping {
   never,  // the length that makes the score largest: nothing is missed
 };
 
+// Where `start` is named, the tokens of a prompt take its place.
 struct GenerateOptions {
   std::int32_t start = 0;
-  std::vector<std::int32_t> ends{0};                   // each of them ends a sequence
+  std::vector<std::int32_t> ends{0};                   // each of them ends a sequence; none: max_length does
   std::vector<std::vector<std::int32_t>> forbidden{};  // runs of tokens that are never generated, `start` included
   std::optional<std::int32_t> forced_begin{}, forced_end{};  // the first token, the last of max_length; probability 1
   std::int64_t max_length = 512;                             // new tokens: `start` is not counted, the end is
@@ -61,8 +66,11 @@ struct GenerateOptions {
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::no;
   std::optional<Sampling> sampling{};  // sample tokens; beams must be 1
-  int threads = 0;                     // 0: threads()
-  std::stop_token stop{};              // polled per step
+  // Called after each token, on the calling thread, with all that the sequence has written; false ends the sequence.
+  // Beams must be 1.
+  std::function<bool(std::int64_t sequence, std::span<const std::int32_t> written)> on_token{};
+  int threads = 0;         // 0: threads()
+  std::stop_token stop{};  // polled per step
 };
 
 struct Hypothesis {
@@ -81,6 +89,11 @@ struct RandomStream {
 // draws from; not given: part 0 of the line that is its index. Equal logits: the lower token wins.
 // Errors: std::invalid_argument for options that do not fit, and for logits that are NaN or infinite; Stopped.
 QKV_API std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch,
+                                                      const GenerateOptions& options,
+                                                      std::span<const RandomStream> streams = {});
+// The same behind a prompt of at least one token for each sequence, which the hypotheses do not repeat.
+QKV_API std::vector<std::vector<Hypothesis>> generate(NextTokens& model,
+                                                      std::span<const std::vector<std::int32_t>> prompts,
                                                       const GenerateOptions& options,
                                                       std::span<const RandomStream> streams = {});
 
