@@ -89,11 +89,12 @@ void FolderTensors::expect(std::vector<TensorName> names) {
     left.erase(other);
   }
   for (const TensorName& named : names) {
-    for (const std::string& name : named.theirs) {
+    for (std::size_t i = 0; i < named.theirs.size(); ++i) {
+      const std::string& name = named.theirs[i];
       const auto found = left.find(name);
       std::optional<TensorForm> form;
       if (found != left.end()) form = {found->second.tensor->shape, found->second.tensor->dtype};
-      expect_tensor(form ? found->second.file->path : path_, name, form, named.part);
+      expect_tensor(form ? found->second.file->path : path_, name, form, named.parts[i]);
       left.erase(found);
     }
   }

@@ -27,6 +27,7 @@ class ModelConfig {
  public:
   explicit ModelConfig(const std::string& folder);
 
+  io::JsonValue root() const { return document_.root(); }
   io::JsonValue operator[](const std::string& key) const { return document_.root()[key]; }
   std::optional<io::JsonValue> find(const std::string& key) const { return document_.root().find(key); }
 

@@ -12,6 +12,7 @@
 
 #include "io/files/text.h"
 #include "models/encoder_kind.h"
+#include "models/language/language_kind.h"
 #include "models/model_config.h"
 #include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/models/vit.h"
@@ -40,8 +41,10 @@ struct VitFamily {
 
 struct ModelKind {
   const char* type;  // model_type
-  // Of what opens as a TextEncoder, a TransformerEncoderDecoder, a Vit, or as an added family says.
-  std::variant<const EncoderKind*, const TransformerEncoderDecoderFamily*, const VitFamily*, const AddedFamily*> family;
+  // Of what opens as a TextEncoder, a TransformerEncoderDecoder, a Vit, a LanguageModel, or as an added family says.
+  std::variant<const EncoderKind*, const TransformerEncoderDecoderFamily*, const VitFamily*, const LanguageKind*,
+               const AddedFamily*>
+      family;
 
   template <class Family>
   const Family* as() const {

@@ -8,19 +8,37 @@
 namespace qkv::inline models {
 
 void TensorNames::add(const std::string& ours, const Dims& shape, const std::vector<std::string>& theirs) {
-  TensorName named{.ours = ours, .shape = shape, .theirs = {}, .part = shape};
-  for (const std::string& name : theirs) named.theirs.push_back(prefix_ + name);
-  named.part[0] /= static_cast<std::int64_t>(theirs.size());
+  std::vector<std::pair<std::string, std::int64_t>> rows;
+  for (const std::string& name : theirs) rows.emplace_back(name, shape[0] / std::ssize(theirs));
+  add_rows(ours, shape, rows);
+}
+
+void TensorNames::add_rows(const std::string& ours, const Dims& shape,
+                           const std::vector<std::pair<std::string, std::int64_t>>& theirs) {
+  TensorName named{.ours = ours, .shape = shape, .theirs = {}, .parts = {}};
+  for (const auto& [name, rows] : theirs) {
+    named.theirs.push_back(prefix_ + name);
+    named.parts.push_back(shape);
+    named.parts.back()[0] = rows;
+  }
   all_.push_back(std::move(named));
+}
+
+void TensorNames::add_formed(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part,
+                             const std::function<Tensor(const Tensor&)>& form) {
+  all_.push_back({.ours = ours, .shape = shape, .theirs = {prefix_ + theirs}, .parts = {part}, .form = form});
 }
 
 void TensorNames::add_reshaped(const std::string& ours, const Dims& shape, const std::string& theirs,
                                const Dims& part) {
-  all_.push_back({.ours = ours, .shape = shape, .theirs = {prefix_ + theirs}, .part = part});
+  add_formed(ours, shape, theirs, part, {});
 }
 
-void TensorNames::add_head(const std::string& name, const Dims& shape, const Dims& part) {
-  all_.push_back({.ours = name, .shape = shape, .theirs = {name}, .part = part.empty() ? shape : part});
+void TensorNames::add_head(const std::string& name, const Dims& shape, const Dims& part, const std::string& theirs) {
+  all_.push_back({.ours = name,
+                  .shape = shape,
+                  .theirs = {theirs.empty() ? name : theirs},
+                  .parts = {part.empty() ? shape : part}});
 }
 
 void TensorNames::add_norm(const std::string& ours, const std::string& theirs, std::int64_t dim) {
@@ -50,16 +68,19 @@ Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs) {
     if (part.dtype() != Dtype::f32) part = convert(part, Dtype::f32);
   }
   Tensor whole = stack_rows(std::move(theirs));
+  if (named.form) whole = named.form(whole);
   return whole.shape() == named.shape ? std::move(whole) : Tensor::copy(whole.view().reshape(named.shape));
 }
 
 void TensorNames::add_theirs(const std::string& ours, const TensorView& value, Dtype dtype,
                              std::map<std::string, Tensor>& theirs) const {
   const TensorName& named = *std::ranges::find(all_, ours, &TensorName::ours);
-  const std::int64_t rows = value.size(0) / std::ssize(named.theirs);
+  std::int64_t begin = 0;
+  const std::int64_t per_row = value.element_count() / value.size(0);
   for (std::size_t i = 0; i < named.theirs.size(); ++i) {
-    const auto begin = static_cast<std::int64_t>(i) * rows;
-    theirs[named.theirs[i]] = convert(value.slice(0, begin, begin + rows).reshape(named.part), dtype);
+    const std::int64_t end = begin + element_count(named.parts[i]) / per_row;
+    theirs[named.theirs[i]] = convert(value.slice(0, begin, end).reshape(named.parts[i]), dtype);
+    begin = end;
   }
 }
 

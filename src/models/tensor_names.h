@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/layers/layer_norm.h"
@@ -11,12 +13,13 @@
 
 namespace qkv::inline models {
 
-// One of our tensors is those of the folder one below the other, each of shape `part`.
+// One of our tensors is those of the folder one below the other.
 struct TensorName {
   std::string ours;
   Dims shape;
   std::vector<std::string> theirs;
-  Dims part;
+  std::vector<Dims> parts;                         // their shapes
+  std::function<Tensor(const Tensor&)> form = {};  // what else becomes of them; such names are only read
 };
 
 class TensorNames {
@@ -27,10 +30,16 @@ class TensorNames {
 
   // Stacked, if there are several.
   void add(const std::string& ours, const Dims& shape, const std::vector<std::string>& theirs);
+  // Stacked, with so many rows each.
+  void add_rows(const std::string& ours, const Dims& shape,
+                const std::vector<std::pair<std::string, std::int64_t>>& theirs);
+  // Of another shape there, and made ours by `form`.
+  void add_formed(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part,
+                  const std::function<Tensor(const Tensor&)>& form);
   // Of another shape there, with as many elements in the same order.
   void add_reshaped(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part);
-  // The same name on both sides, without prefix: a head's. Of another shape there, if `part` says so.
-  void add_head(const std::string& name, const Dims& shape, const Dims& part = {});
+  // Without prefix: a head's, by default of the same name on both sides. Of another shape there, if `part` says so.
+  void add_head(const std::string& name, const Dims& shape, const Dims& part = {}, const std::string& theirs = {});
   void add_norm(const std::string& ours, const std::string& theirs, std::int64_t dim);
   void add_linear(const std::string& ours, const std::string& theirs, std::int64_t out, std::int64_t in);
   // `roles`: the projections of queries, keys and values.

@@ -1,0 +1,105 @@
+// Decoder-only Transformers: embeddings (with positions, if these are learnt), layers in which a token attends to
+// itself and to those before it, a final norm, and an output over the vocabulary. Reads the Hugging Face folders of
+// GPT-2, GPT-NeoX, Llama, Mistral, Qwen2, Qwen3, Gemma 2 and Gemma 3. Source: Radford et al., "Language models are
+// unsupervised multitask learners" (2019).
+//
+//   LanguageModel model = LanguageModel::load("smollm2");
+//   Tensor logits = model.logits({{1, 504, 2365}});                              // [tokens, vocab]
+//   std::unique_ptr<NextTokens> next = model.next_tokens(prompts);               // for generate() (generate.h)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "qkv/api.h"
+#include "qkv/decode/generate.h"
+#include "qkv/layers/embedding.h"
+#include "qkv/layers/linear.h"
+#include "qkv/layers/transformer.h"
+#include "qkv/observer.h"
+
+namespace qkv {
+
+struct LanguageModelConfig {
+  std::int64_t vocab = 0;
+  std::int64_t positions = 0;  // the longest sequence
+  std::int64_t model_dim = 0;
+  std::vector<TransformerLayerConfig> layers{};  // of each; all of this model_dim
+  bool learnt_positions = false;                 // a row for each position is added to the embeddings
+  double embedding_scale = 1;                    // embeddings, without positions, are multiplied by it
+  bool tied = true;                              // the output is the table of embeddings, transposed
+  bool output_bias = false;                      // not tied
+  double soft_cap = 0;                           // of logits: cap * tanh(logits / cap); 0: off
+};
+
+struct LanguageModelOptions {
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+// How prompts are read. The bits of what follows do not depend on it.
+struct PromptOptions {
+  // Tokens of each prompt that are read at once, so that a long one takes less memory; at least 2, and a single one
+  // that would be left over goes with those before it. 0: all.
+  std::int64_t chunk = 0;
+  int threads = 0;  // 0: threads()
+  std::stop_token stop{};
+};
+
+// Safe for concurrent calls of const members; only update() modifies it.
+class QKV_API LanguageModel {
+ public:
+  using Prompts = std::span<const std::vector<std::int32_t>>;
+
+  // Whether config.json of that folder names a kind of decoder-only model that is read here. FormatError or IoError if
+  // it cannot be read.
+  static bool is_in(const std::string& folder);
+  // `folder` holds config.json, whose model_type is one of the kinds above, and model.safetensors or the files that its
+  // index names, in f32, f16 or bf16. FormatError, naming the file and what is wrong, for anything that is missing,
+  // superfluous, of another shape or not supported. Matrices are kept as `storage` says (matmul.h).
+  static LanguageModel load(const std::string& folder, WeightStorage storage = WeightStorage::full);
+  // What its config.json says.
+  static LanguageModelConfig read_config(const std::string& folder);
+  // The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
+  // refused before load() fills the memory.
+  static LanguageModelConfig check(const std::string& folder);
+
+  // Takes embeddings.weight [vocab, model_dim], positions.weight [positions, model_dim] if they are learnt, layers.N.*
+  // (transformer_layer.h), norm.*, and output.weight [vocab, model_dim] unless it is tied, with output.bias.
+  LanguageModel(const LanguageModelConfig& config, Weights& weights);
+
+  // Of all sequences, one after the other: the hidden states behind the final norm [tokens, model_dim], and the logits
+  // [tokens, vocab] of what follows each token. std::invalid_argument if an id is not in the table or a sequence is too
+  // long. The observer receives "embeddings" (the input of the layers), then what transformer.h names.
+  Tensor hidden(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
+  Tensor logits(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
+
+  // What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. The
+  // prompts are read here. std::invalid_argument as above, and for an empty prompt. The model must outlive it.
+  std::unique_ptr<NextTokens> next_tokens(Prompts prompts, const PromptOptions& options = {}) const;
+
+  const LanguageModelConfig& config() const { return config_; }
+  void visit(const ParameterVisitor& visitor) const;
+  void update(const ParameterUpdater& updater);
+
+ private:
+  class Continuation;
+
+  // Embeddings of ids at these positions.
+  Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;
+  // Of rows [n, model_dim] behind the final norm.
+  Tensor project(const TensorView& hidden, int threads) const;
+
+  LanguageModelConfig config_;
+  Embedding embeddings_;
+  std::optional<Embedding> positions_;
+  Encoder layers_;
+  std::optional<Linear> output_;  // none: it is tied
+};
+
+}  // namespace qkv

@@ -1,0 +1,91 @@
+// The names of Llama's tensors and of those after it, and which of their layers have windows.
+#include <fmt/format.h>
+
+#include "io/files/text.h"
+#include "layers/basic/layer_checks.h"
+#include "models/language/language_kind.h"
+
+namespace qkv::inline models {
+namespace {
+
+Tensor plus_one(const Tensor& weight) {
+  Tensor raised = weight;
+  for (std::int64_t i = 0; i < raised.element_count(); ++i) raised.data<float>()[i] += 1;
+  return raised;
+}
+
+void name_attention(const TransformerLayerConfig& layer, const std::string& to, const std::string& from,
+                    TensorNames& names) {
+  const std::int64_t query = layer.heads * layer.head_dim;
+  const std::int64_t key = (layer.kv_heads == 0 ? layer.heads : layer.kv_heads) * layer.head_dim;
+  names.add_rows(to + "in_proj_weight", {query + 2 * key, layer.model_dim},
+                 {{from + "q_proj.weight", query}, {from + "k_proj.weight", key}, {from + "v_proj.weight", key}});
+  if (layer.attention_bias.query) {
+    names.add_rows(to + "in_proj_bias", {query + 2 * key},
+                   {{from + "q_proj.bias", query}, {from + "k_proj.bias", key}, {from + "v_proj.bias", key}});
+  }
+  names.add(to + "out_proj.weight", {layer.model_dim, query}, {from + "o_proj.weight"});
+  if (layer.attention_bias.out) names.add(to + "out_proj.bias", {layer.model_dim}, {from + "o_proj.bias"});
+}
+
+}  // namespace
+
+void name_llama(const LanguageModelConfig& config, TensorNames& names, NormWeights norms) {
+  const auto name_norm = [&](const std::string& ours, const std::string& theirs, std::int64_t dim) {
+    const bool raised = norms == NormWeights::raised;
+    names.add_formed(ours + ".weight", {dim}, theirs + ".weight", {dim},
+                     raised ? plus_one : std::function<Tensor(const Tensor&)>());
+  };
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const TransformerLayerConfig& layer = config.layers[i];
+    const std::string at = fmt::format("layers.{}.", i);
+    const std::int64_t dim = layer.model_dim;
+    name_attention(layer, at + "self_attn.", at + "self_attn.", names);
+    if (layer.query_key_norm) {
+      name_norm(at + "self_attn.q_norm", at + "self_attn.q_norm", layer.head_dim);
+      name_norm(at + "self_attn.k_norm", at + "self_attn.k_norm", layer.head_dim);
+    }
+    const auto name_part = [&](const char* ours, const char* theirs, std::int64_t out, std::int64_t in) {
+      names.add(at + ours + ".weight", {out, in}, {at + "mlp." + theirs + ".weight"});
+      if (layer.feed_forward_bias) names.add(at + ours + ".bias", {out}, {at + "mlp." + theirs + ".bias"});
+    };
+    name_part("linear1", "gate_proj", layer.ff_dim, dim);
+    name_part("linear2", "down_proj", dim, layer.ff_dim);
+    name_part("linear3", "up_proj", layer.ff_dim, dim);
+    const bool both = layer.norm_order == NormOrder::both;
+    name_norm(at + "norm1", at + "input_layernorm", dim);
+    name_norm(at + "norm2", at + (both ? "pre_feedforward_layernorm" : "post_attention_layernorm"), dim);
+    if (!both) continue;
+    name_norm(at + "norm1.after", at + "post_attention_layernorm", dim);
+    name_norm(at + "norm2.after", at + "post_feedforward_layernorm", dim);
+  }
+  name_norm("norm", "norm", config.model_dim);
+}
+
+void add_windows(const ModelConfig& json, std::string_view key, LanguageModelConfig& config,
+                 const std::function<bool(std::size_t layer)>& is_windowed) {
+  const auto size = json.find(std::string(key));
+  if (!size) return;
+  const AttentionWindow window{.left = size->integer(1, std::int64_t{1} << 31) - 1};
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    if (is_windowed(i)) config.layers[i].window = window;
+  }
+}
+
+std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& json, std::int64_t layers,
+                                                       const std::function<bool(std::size_t layer)>& otherwise) {
+  const auto types = json.find("layer_types");
+  if (!types) return otherwise;
+  std::vector<bool> windowed;
+  for (const io::JsonValue& type : types->elements()) {
+    const std::string name = type.string();
+    windowed.push_back(name == "sliding_attention");
+    if (!windowed.back() && name != "full_attention") {
+      type.refuse(fmt::format("is {}, must be \"full_attention\" or \"sliding_attention\"", io::quote(name)));
+    }
+  }
+  if (std::ssize(windowed) != layers) types->refuse(fmt::format("must have {} elements, one for each layer", layers));
+  return [windowed](std::size_t layer) { return windowed[layer]; };
+}
+
+}  // namespace qkv::inline models

@@ -1,0 +1,113 @@
+// Reads how queries and keys rotate, with the scalings of transformers that are known here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/mathematics.h"
+#include "io/files/text.h"
+#include "layers/basic/layer_checks.h"
+#include "models/language/language_kind.h"
+
+namespace qkv::inline models {
+namespace {
+
+using RotaryKind = RotaryScaling::Kind;
+constexpr std::pair<const char*, RotaryKind> kScalings[] = {{"default", RotaryKind::none},
+                                                            {"linear", RotaryKind::linear},
+                                                            {"dynamic", RotaryKind::dynamic},
+                                                            {"yarn", RotaryKind::yarn},
+                                                            {"llama3", RotaryKind::llama3}};
+
+double above_zero(const io::JsonValue& value) {
+  if (!(value.number() > 0)) value.refuse("must be above 0");
+  return value.number();
+}
+
+double above_zero(const io::JsonValue& parameters, const char* key, double otherwise) {
+  const auto value = parameters.find(key);
+  return value ? above_zero(*value) : otherwise;
+}
+
+RotaryKind read_rotary_kind(const io::JsonValue& parameters) {
+  auto type = parameters.find("rope_type");
+  if (!type) type = parameters.find("type");  // as it was called first
+  if (!type) return RotaryKind::none;
+  std::vector<std::string> known;
+  for (const auto& [name, kind] : kScalings) {
+    if (type->string() == name) return kind;
+    known.emplace_back(name);
+  }
+  type->refuse(fmt::format("is {}; the supported scalings of rotary positions are {}", io::quote(type->string()),
+                           quoted_list(known, "and")));
+}
+
+// What cosines and sines are multiplied by.
+double yarn_magnitude(const io::JsonValue& parameters, double factor) {
+  if (const auto given = parameters.find("attention_factor")) return above_zero(*given);
+  const auto of = [&](double times) { return factor <= 1 ? 1.0 : 0.1 * times * log(factor) + 1; };
+  const auto mscale = parameters.find("mscale"), all = parameters.find("mscale_all_dim");
+  const bool both = mscale && all && mscale->number() != 0 && all->number() != 0;
+  return both ? of(mscale->number()) / of(all->number()) : of(1);
+}
+
+RotaryScaling read_rotary_scaling(const io::JsonValue& parameters, const ModelConfig& config) {
+  RotaryScaling scaling{.kind = read_rotary_kind(parameters)};
+  if (scaling.kind == RotaryKind::none) return scaling;
+  const std::int64_t positions = config.size("max_position_embeddings");
+  const auto original = parameters.find("original_max_position_embeddings");
+  scaling.trained = original && scaling.kind != RotaryKind::dynamic ? original->integer(1, kMaxLayerSize) : positions;
+  const bool follows = scaling.kind == RotaryKind::yarn && !parameters.find("factor");
+  scaling.factor =
+      follows ? static_cast<double>(positions) / static_cast<double>(scaling.trained) : parameters["factor"].number();
+  if (!(scaling.factor >= 1)) parameters["factor"].refuse("must be 1 or more");
+  if (scaling.kind == RotaryKind::yarn) {
+    scaling.fast = above_zero(parameters, "beta_fast", 32);
+    scaling.slow = above_zero(parameters, "beta_slow", 1);
+    scaling.magnitude = yarn_magnitude(parameters, scaling.factor);
+    if (const auto truncate = parameters.find("truncate")) scaling.whole = truncate->boolean();
+  }
+  if (scaling.kind == RotaryKind::llama3) {
+    scaling.fast = above_zero(parameters["high_freq_factor"]);
+    scaling.slow = above_zero(parameters["low_freq_factor"]);
+  }
+  if (scaling.slow >= scaling.fast) {
+    parameters[scaling.kind == RotaryKind::yarn ? "beta_fast" : "high_freq_factor"].refuse(
+        "must be above its counterpart");
+  }
+  return scaling;
+}
+
+}  // namespace
+
+RotaryConfig read_rotary(const io::JsonValue& parameters, const ModelConfig& config, std::int64_t head_dim,
+                         const RotaryDefaults& defaults) {
+  const double share = above_zero(parameters, "partial_rotary_factor", defaults.partial);
+  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(share, 2.0));
+  RotaryConfig rotary{.base = above_zero(parameters, "rope_theta", defaults.base),
+                      .dims = dims == head_dim ? 0 : dims,
+                      .scaling = read_rotary_scaling(parameters, config)};
+  if (dims < 2 || dims > head_dim || dims % 2 != 0) {
+    parameters.refuse(fmt::format("would rotate {} of {} elements of a head; they must be pairs", dims, head_dim));
+  }
+  return rotary;
+}
+
+RotaryConfig read_rotary(const ModelConfig& config, std::int64_t head_dim, const RotaryDefaults& defaults) {
+  const io::JsonValue root = config.root();
+  RotaryDefaults own = defaults;
+  own.base = above_zero(root, "rope_theta", own.base);
+  own.partial = above_zero(root, "partial_rotary_factor", own.partial);
+  auto parameters = root.find("rope_parameters");
+  if (!parameters) parameters = root.find("rope_scaling");
+  return read_rotary(parameters ? *parameters : root, config, head_dim, own);
+}
+
+std::int64_t readable_positions(const ModelConfig& config, const std::optional<RotaryConfig>& rotary) {
+  const std::int64_t positions = config.size("max_position_embeddings");
+  if (!rotary || rotary->scaling.kind != RotaryKind::dynamic) return positions;
+  return std::min(static_cast<std::int64_t>(static_cast<double>(positions) * std::min(rotary->scaling.factor, 1024.0)),
+                  kMaxLayerSize);
+}
+
+}  // namespace qkv::inline models

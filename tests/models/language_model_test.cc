@@ -1,0 +1,168 @@
+// Decoder-only models beside transformers (tests/golden/language), whole, in chunks and token by token, in every
+// storage; and folders that are refused.
+#include "qkv/models/language_model.h"
+
+#include "models/models_for_test.h"
+
+namespace qkv::test {
+namespace {
+
+using testing::difference;
+using testing::largest;
+using testing::same_bits;
+
+const std::vector<std::string> kModels = {"gpt2",       "gpt2_scaled",   "llama",           "llama3", "llama_linear",
+                                          "llama_yarn", "llama_dynamic", "mistral",         "qwen2",  "qwen2_window",
+                                          "qwen3",      "gpt_neox",      "gpt_neox_serial", "gemma2", "gemma3"};
+
+std::string folder_of(const std::string& name) { return golden_path("language/" + name); }
+
+using Sequences = std::vector<std::vector<std::int32_t>>;
+
+Sequences sequences_of(const std::map<std::string, Tensor>& golden) {
+  const std::vector<std::int32_t> ids = integers(golden.at("ids")), offsets = integers(golden.at("offsets"));
+  Sequences sequences;
+  for (std::size_t b = 0; b + 1 < offsets.size(); ++b) {
+    sequences.emplace_back(ids.begin() + offsets[b], ids.begin() + offsets[b + 1]);
+  }
+  return sequences;
+}
+
+// Within 1e-4 of their size: transformers takes norms and angles in f32, too.
+TEST(LanguageModel, LogitsAreThoseOfTransformers) {
+  for (const std::string& name : kModels) {
+    SCOPED_TRACE(name);
+    const auto golden = golden_tensors("language/" + name + ".safetensors");
+    const LanguageModel model = LanguageModel::load(folder_of(name));
+    const Sequences sequences = sequences_of(golden);
+    const Tensor logits = model.logits(sequences), hidden = model.hidden(sequences);
+    EXPECT_LE(difference(logits, golden.at("logits")), 1e-5 * largest(golden.at("logits")));
+    EXPECT_LE(difference(hidden, golden.at("hidden")), 1e-5 * largest(golden.at("hidden")));
+    const Tensor alone = model.logits(Sequences{sequences[2]}, {.threads = 1});
+    EXPECT_TRUE(same_bits(alone, logits.view().slice(0, 6, 29)));
+  }
+}
+
+// 200 tokens, or as many as come before a step whose two best logits are within 1e-4.
+TEST(LanguageModel, GreedyTokensAreThoseOfTransformers) {
+  for (const std::string& name : kModels) {
+    SCOPED_TRACE(name);
+    const auto golden = golden_tensors("language/" + name + ".safetensors");
+    const LanguageModel model = LanguageModel::load(folder_of(name));
+    const Sequences all = sequences_of(golden), prompts{all[0], all[1]};
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      const std::vector<std::int32_t> wanted = integers(golden.at("greedy_" + std::to_string(i)));
+      std::vector<std::int32_t> written;
+      while (written.size() < wanted.size()) {  // token 0 ends a sequence, which goes on here
+        Sequences so_far{prompts[i]};
+        so_far[0].insert(so_far[0].end(), written.begin(), written.end());
+        const auto next = model.next_tokens(so_far);
+        const auto found = generate(*next, so_far, {.max_length = std::ssize(wanted) - std::ssize(written)});
+        const std::vector<std::int32_t>& more = found.front().front().tokens;
+        written.insert(written.end(), more.begin(), more.end());
+      }
+      EXPECT_EQ(written, wanted) << i;
+    }
+  }
+}
+
+// What each step gives behind these prompts, if `tokens` follow.
+Tensor steps(const LanguageModel& model, const Sequences& prompts, const std::vector<std::int32_t>& tokens,
+             const PromptOptions& options) {
+  const auto next = model.next_tokens(prompts, options);
+  std::vector<std::int64_t> rows(prompts.size());
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<std::int64_t>(i);
+  Tensor all = Tensor::uninitialized({1 + std::ssize(tokens), std::ssize(prompts), model.config().vocab});
+  convert(next->step(rows, std::vector<std::int32_t>(prompts.size())), all.view().select(0, 0));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    convert(next->step(rows, std::vector<std::int32_t>(prompts.size(), tokens[i])),
+            all.view().select(0, static_cast<std::int64_t>(i) + 1));
+  }
+  return all;
+}
+
+// Prompts of one token and of more than two, in company and alone, read in chunks of any size on any threads.
+TEST(LanguageModel, ChunksCompanyAndThreadsChangeNoBit) {
+  for (const std::string& name : kModels) {
+    for (const WeightStorage storage :
+         {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8, WeightStorage::int8_groups}) {
+      SCOPED_TRACE(name);
+      const LanguageModel model = LanguageModel::load(folder_of(name), storage);
+      const Sequences prompts = sequences_of(golden_tensors("language/" + name + ".safetensors"));
+      const std::vector<std::int32_t> tokens{3, 1, 4, 1, 5};
+      const Tensor whole = steps(model, prompts, tokens, {.threads = 1});
+      for (const std::int64_t chunk : {1, 2, 3, 7, 22, 64}) {
+        EXPECT_TRUE(same_bits(steps(model, prompts, tokens, {.chunk = chunk, .threads = 5}), whole)) << chunk;
+      }
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        const auto at = static_cast<std::int64_t>(i);
+        EXPECT_TRUE(same_bits(steps(model, {prompts[i]}, tokens, {.threads = 2}).view().select(1, 0),
+                              Tensor::copy(whole.view().select(1, at))))
+            << i;
+      }
+    }
+  }
+}
+
+// Fewer bits change little: of logits that are about 1.
+TEST(LanguageModel, StoragesAreNearTheFullOne) {
+  for (const std::string& name : {"gpt2", "llama", "gemma3"}) {
+    const auto golden = golden_tensors("language/" + name + ".safetensors");
+    const double size = largest(golden.at("logits"));
+    for (const auto& [storage, bound] : {std::pair{WeightStorage::bf16, 0.03}, {WeightStorage::int8_groups, 0.3}}) {
+      const LanguageModel model = LanguageModel::load(folder_of(name), storage);
+      const double error = difference(model.logits(sequences_of(golden)), golden.at("logits")) / size;
+      EXPECT_LE(error, bound) << name;
+      EXPECT_GT(error, 1e-5) << name;
+    }
+  }
+}
+
+TEST(LanguageModel, CallsThatDoNotFitAreRefused) {
+  const LanguageModel model = LanguageModel::load(folder_of("gpt2"));
+  const auto refused = [](const std::function<void()>& call) { return message_of<std::invalid_argument>(call); };
+  EXPECT_EQ(refused([&] { model.logits(Sequences{{300}}); }), "embedding: id 300 is not in a table of 300 rows");
+  EXPECT_EQ(refused([&] { model.logits(Sequences{std::vector<std::int32_t>(257)}); }),
+            "language_model: a sequence has 257 tokens; the model reads at most 256");
+  EXPECT_EQ(refused([&] { model.next_tokens(Sequences{{1}, {}}); }),
+            "language_model: a prompt is empty; it needs a token");
+  const auto full = model.next_tokens(Sequences{std::vector<std::int32_t>(256)});
+  full->step(std::vector<std::int64_t>{0}, std::vector<std::int32_t>{0});
+  EXPECT_EQ(refused([&] { full->step(std::vector<std::int64_t>{0}, std::vector<std::int32_t>{0}); }),
+            "language_model: a sequence has 257 tokens; the model reads at most 256");
+  EXPECT_EQ(model.logits({}).shape(), (Dims{0, 300}));
+}
+
+TEST(LanguageModel, FoldersOfAnotherKindAreRefused) {
+  expect_configs_refused<LanguageModel>("language/llama_linear", R"(
+/model_type = "mixtral" => model_type is "mixtral"; the supported language models are "gpt2", "gpt_neox", "llama",
+    "mistral", "qwen2", "qwen3", "gemma2" and "gemma3_text"
+/quantization_config = {"bits": 4} => quantization_config must be null for this model
+/rope_parameters/rope_type = "longrope" => rope_parameters.rope_type is "longrope"; the supported scalings of rotary
+    positions are "default", "linear", "dynamic", "yarn" and "llama3"
+/rope_parameters/factor => rope_parameters.factor is missing
+/rope_parameters/factor = 0.5 => rope_parameters.factor must be 1 or more
+/rope_parameters/rope_theta = 0 => rope_parameters.rope_theta must be above 0
+/rope_parameters/partial_rotary_factor = 0.3 => rope_parameters would rotate 1 of 4 elements of a head; they must be pairs
+/num_key_value_heads = 3 => num_key_value_heads is 3, must divide num_attention_heads, 4
+)");
+  const GoldenCopy untied("language/llama_linear");
+  nlohmann::json config = untied.config;
+  config["tie_word_embeddings"] = true;
+  untied.put("config.json", config.dump());
+  EXPECT_TRUE(message_of<FormatError>([&] { LanguageModel::load(untied / ""); })
+                  .ends_with("tensor \"lm_head.weight\" must be equal to model.embed_tokens.weight: they are tied"));
+  expect_configs_refused<LanguageModel>("language/qwen2_window", R"(
+/layer_types = ["full_attention"] => layer_types must have 2 elements, one for each layer
+/layer_types/1 = "chunked" => layer_types[1] is "chunked", must be "full_attention" or "sliding_attention"
+/sliding_window = 0 => sliding_window is 0, must be 1 to 2147483648
+)");
+  expect_configs_refused<LanguageModel>("language/gpt2", R"(
+/add_cross_attention = true => add_cross_attention must be false for this model
+/n_head = 3 => n_head is 3, must divide n_embd, 16
+/n_positions = 255 => model.safetensors: tensor "transformer.wpe.weight" is [256, 16]; it must be [255, 16]
+)");
+}
+
+}  // namespace
+}  // namespace qkv::test
