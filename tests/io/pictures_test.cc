@@ -129,7 +129,7 @@ TEST(Pictures, RefusesEveryBrokenRule) {
     EXPECT_EQ(values_of(parse(with_components(three, scans))), std::vector<double>(192, 128));
   }
   const Refusals refusals = {
-      {"not a picture: neither PNG nor JPEG", {"", "\xff\xd8", "GIF89a"}},
+      {"not a PNG or JPEG file", {"", "\xff\xd8", "GIF89a"}},
       {"PNG: the file is cut", {"\x89PN"}},
       {"JPEG: the file is cut", {jpeg.substr(0, 3)}},
       {"PNG: ",

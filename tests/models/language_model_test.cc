@@ -106,7 +106,7 @@ TEST(LanguageModel, ChunksCompanyAndThreadsChangeNoBit) {
 
 // Fewer bits change little: of logits that are about 1.
 TEST(LanguageModel, StoragesAreNearTheFullOne) {
-  for (const std::string& name : {"gpt2", "llama", "gemma3"}) {
+  for (const std::string name : {"gpt2", "llama", "gemma3"}) {
     const auto golden = golden_tensors("language/" + name + ".safetensors");
     const double size = largest(golden.at("logits"));
     for (const auto& [storage, bound] : {std::pair{WeightStorage::bf16, 0.03}, {WeightStorage::int8_groups, 0.3}}) {
