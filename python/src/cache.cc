@@ -8,8 +8,8 @@
 
 #include "arguments.h"
 #include "bindings.h"
+#include "inputs/call_options.h"
 #include "calls.h"
-#include "extras.h"
 #include "qkv/attention/key_value_cache.h"
 
 namespace qkv::python {

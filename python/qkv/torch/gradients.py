@@ -32,7 +32,10 @@ class Attention(torch.autograd.Function):
     def forward(
         ctx: Any, call: operators.Call, count: int, query: Tensor, key: Tensor, value: Tensor, *tensors: Tensor
     ) -> Any:
-        results = operators.attention(query, key, value, tensors, call, max(count, 2))
+        if count == 1 and _is_plain(call, query):
+            results = _qkv._tensor_attention(query, key, value, {}, 2)
+        else:
+            results = operators.attention(query, key, value, tensors, call, max(count, 2))
         ctx.call = call
         ctx.save_for_backward(results[0], results[1], query, key, value, *tensors)
         if count == 1:
@@ -43,7 +46,15 @@ class Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor | None, *_: Any) -> tuple[Any, ...]:
-        return None, None, *_gradients(ctx, ctx.needs_input_grad[2:], grad_out)
+        needs = ctx.needs_input_grad[2:]
+        if grad_out is not None and _is_plain(ctx.call, grad_out) and not torch.is_grad_enabled():
+            return None, None, *_qkv._tensor_backward(grad_out, ctx.saved_tensors, {}, needs)
+        return None, None, *_gradients(ctx, needs, grad_out)
+
+
+def _is_plain(call: operators.Call, tensor: Tensor) -> bool:
+    """Whether nothing stands between a call without options and the extension: of a small one half is such questions."""
+    return not call and not torch.compiler.is_compiling() and not _qkv._is_watched(tensor)
 
 
 class Constants:
