@@ -186,7 +186,9 @@ nb::object attend(nb::handle query, nb::handle key, nb::handle value, const nb::
   bool wants_gradients = requires_grad(query) || requires_grad(key) || requires_grad(value);
   for (const Array& array : call.arrays) {
     if (is_floating(array.view.dtype()) && array.view.dtype() != type_of_sums(q)) return nb::none();
-    wants_gradients = wants_gradients || (array.kind == Kind::torch && requires_grad(array.object));
+    if (array.kind != Kind::torch) continue;
+    if (!array.object.is_valid()) return nb::none();  // a subclass
+    wants_gradients = wants_gradients || requires_grad(array.object);
   }
   if (wants_gradients && torch.wants_gradients()) return nb::bool_(true);
   NewRows out = new_output(q, v, [&] { return new_rows_like(query, q); });

@@ -73,6 +73,23 @@ def test_vmap_gives_the_bits_of_each_call():
         torch.vmap(drops)(twice)
 
 
+def test_values_that_are_made_of_transformed_tensors():
+    """A mask, a bias or a score of a tensor that has no numbers of its own, as of one that has."""
+    query, key, value = triple(grad=False)
+    lengths, slopes = torch.tensor([[6, 3], [1, 4]]), torch.rand(2, 4, dtype=torch.float64)
+
+    def ours(lengths, slopes):
+        mask = qkv.Mask.lengths(lengths) & qkv.Mask.window(3, -1)
+        return qkv.torch.attention(query, key, value, mask=mask, bias=qkv.Bias.alibi(slopes))
+
+    each = torch.stack([ours(*given) for given in zip(lengths, slopes)])
+    assert torch.equal(torch.vmap(ours)(lengths, slopes), each)
+    grown = slopes[0].clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(ours(lengths[0], grown).square().sum(), grown)
+    found = torch.func.grad(lambda slopes: ours(lengths[0], slopes).square().sum())(slopes[0])
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+
+
 @pytest.mark.filterwarnings("ignore:.*performance")
 @pytest.mark.parametrize("kind", [torch.nn.MultiheadAttention, torch.nn.TransformerEncoderLayer])
 def test_gradients_of_samples_through_replaced_layers(kind):

@@ -429,6 +429,21 @@ def test_lists_and_large_seeds():
         torch.testing.assert_close(stats.out, (stats.weights * kept / 0.5) @ value.repeat_interleave(2, 1))
 
 
+def test_options_of_subclasses_and_of_numpy():
+    class Own(torch.Tensor):
+        pass
+
+    query, key, value = triple(grad=False)
+    bias, seen = torch.rand(5, 6, dtype=torch.float64), torch.rand(5, 6) < 0.7
+    theirs = qkv.torch.attention(query, key, value, bias=bias, mask=seen)
+    assert torch.equal(qkv.torch.attention(query, key, value, bias=bias.as_subclass(Own), mask=seen.as_subclass(Own)), theirs)
+    assert torch.equal(qkv.torch.attention(query, key, value, bias=bias.numpy(), mask=seen.numpy()), theirs)
+    grown = query.clone().requires_grad_()
+    assert torch.equal(qkv.torch.attention(grown, key, value, bias=qkv.Bias.view(bias.numpy()), mask=seen.numpy()), theirs)
+    wide = bias.float()  # the type of sums is the query's
+    torch.testing.assert_close(qkv.torch.attention(query, key, value, bias=wide, mask=seen), theirs, rtol=1e-6, atol=1e-6)
+
+
 def test_what_is_refused():
     query, key, value = triple(grad=False)
     with pytest.raises(TypeError, match="query must be a torch.Tensor"):

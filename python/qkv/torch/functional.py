@@ -20,7 +20,16 @@ if TYPE_CHECKING:
 
 _STATISTICS = StatsOptions.__annotations__.keys() - AttentionOptions.__annotations__.keys()
 
-options_of_calls.is_tracing = torch.compiler.is_dynamo_compiling
+
+def _is_tracing() -> bool:
+    return (
+        torch.compiler.is_dynamo_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack() > 0
+    )
+
+
+options_of_calls.is_tracing = _is_tracing
 
 
 @overload
