@@ -14,7 +14,7 @@
 #include "arguments.h"
 #include "attention/call/output_kinds.h"
 #include "bindings.h"
-#include "inputs/call_options.h"
+#include "call_options.h"
 #include "calls.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/attention/dropout.h"
@@ -144,7 +144,7 @@ Extras::Extras(const Asked& asked, const TensorView& query, const TensorView& ke
 }
 
 void Extras::place(const OutputDescription& kind, const Dims& shape) {
-  const Dtype dtype = kind.view == &AttentionExtras::top_keys ? Dtype::i64 : accumulation_;
+  const Dtype dtype = kind.is_index ? Dtype::i64 : accumulation_;
   tensors_.emplace_back(kind.name, Tensor::uninitialized(shape, dtype));
   views_.*kind.view = tensors_.back().second.view();
 }

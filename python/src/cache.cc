@@ -8,7 +8,7 @@
 
 #include "arguments.h"
 #include "bindings.h"
-#include "inputs/call_options.h"
+#include "call_options.h"
 #include "calls.h"
 #include "qkv/attention/key_value_cache.h"
 

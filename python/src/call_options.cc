@@ -1,5 +1,5 @@
 // Reads the keywords of a call by name.
-#include "inputs/call_options.h"
+#include "call_options.h"
 
 #include <fmt/format.h>
 

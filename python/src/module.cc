@@ -20,7 +20,7 @@ NB_MODULE(_qkv, module) {
   bind_any_layer(module);
   bind_heads(module);
   bind_stacks(module);
-  add_recurrent_family();
+  qkv::add_recurrent_family();
   bind_recurrent(module);
   bind_convolution(module);
   bind_patch_embedding(module);

@@ -7,8 +7,8 @@
 
 #include "arguments.h"
 #include "bindings.h"
+#include "call_options.h"
 #include "calls.h"
-#include "inputs/call_options.h"
 #include "qkv/attention.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_double_backward.h"
