@@ -12,7 +12,7 @@
 
 #include "io/files/text.h"
 #include "models/encoder_kind.h"
-#include "models/language/language_kind.h"
+#include "models/language_kind.h"
 #include "models/model_config.h"
 #include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/models/vit.h"

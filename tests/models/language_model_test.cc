@@ -150,8 +150,9 @@ TEST(LanguageModel, FoldersOfAnotherKindAreRefused) {
   nlohmann::json config = untied.config;
   config["tie_word_embeddings"] = true;
   untied.put("config.json", config.dump());
-  EXPECT_TRUE(message_of<FormatError>([&] { LanguageModel::load(untied / ""); })
-                  .ends_with("tensor \"lm_head.weight\" must be equal to model.embed_tokens.weight: they are tied"));
+  EXPECT_TRUE(message_of<FormatError>([&] {
+                LanguageModel::load(untied / "");
+              }).ends_with("tensor \"lm_head.weight\" must be equal to model.embed_tokens.weight: they are tied"));
   expect_configs_refused<LanguageModel>("language/qwen2_window", R"(
 /layer_types = ["full_attention"] => layer_types must have 2 elements, one for each layer
 /layer_types/1 = "chunked" => layer_types[1] is "chunked", must be "full_attention" or "sliding_attention"

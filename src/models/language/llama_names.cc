@@ -3,7 +3,7 @@
 
 #include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
-#include "models/language/language_kind.h"
+#include "models/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

@@ -1,5 +1,5 @@
 // Mistral: Llama with a window. Source: Jiang et al., "Mistral 7B" (2023).
-#include "models/language/language_kind.h"
+#include "models/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/mathematics.h"
 #include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
-#include "models/language/language_kind.h"
+#include "models/language_kind.h"
 
 namespace qkv::inline models {
 namespace {
