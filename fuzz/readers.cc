@@ -17,6 +17,7 @@
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/models/image_processor.h"
+#include "qkv/models/language_model.h"
 #include "qkv/models/text_encoder.h"
 #include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/models/vit.h"
@@ -132,6 +133,27 @@ void any_generation_config(std::string_view bytes) {
   const GenerateOptions options = read_generation(folder, 100).options;
   if (options.start < 0 || options.start >= 100) __builtin_trap();
   if (options.beams < 1 || options.beams > kMaxBeams || options.max_length < 1) __builtin_trap();
+}
+
+// The same for a language model.
+void any_text_generation_config(std::string_view bytes) {
+  const TextGeneration text = read_text_generation(folder_with("generation_config.json", bytes), 100);
+  for (const std::int32_t end : text.options.ends) {
+    if (end < 0 || end >= 100) __builtin_trap();
+  }
+  if (text.max_length.value_or(1) < 1 || text.max_new_tokens.value_or(1) < 1) __builtin_trap();
+  if (text.options.sampling && !(text.options.sampling->temperature > 0)) __builtin_trap();
+}
+
+// Any bytes as the config.json of a language model: what is accepted is a model that can be.
+void any_language_config(std::string_view bytes) {
+  const LanguageModelConfig config = LanguageModel::read_config(folder_with("config.json", bytes));
+  if (config.layers.empty() || config.positions < 1 || config.vocab < 1) __builtin_trap();
+  for (const TransformerLayerConfig& layer : config.layers) {
+    const std::int64_t kv_heads = layer.kv_heads == 0 ? layer.heads : layer.kv_heads;
+    if (layer.heads % kv_heads != 0 || layer.model_dim != config.model_dim) __builtin_trap();
+    if (layer.rotary && layer.rotary->dims > layer.head_dim) __builtin_trap();
+  }
 }
 
 struct File {
@@ -266,7 +288,9 @@ constexpr Target kTargets[] = {
     {"marian_config", any_marian_config},
     {"vit_config", any_vit_config},
     {"classifier_config", any_classifier_config},
+    {"language_config", any_language_config},
     {"generation_config", any_generation_config},
+    {"text_generation_config", any_text_generation_config},
     {"sentence_folder", any_sentence_folder},
     {"pairs", any_pairs},
     {"train_config", any_train_config},

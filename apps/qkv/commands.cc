@@ -11,6 +11,7 @@ void add_commands(Command& program) {
   add_compare(program);
   add_embed(program);
   add_explain(program);
+  add_generate(program);
   add_attend(program);
   add_info(program);
   add_plan(program);

@@ -20,6 +20,7 @@ void add_manual(Command& program);
 void add_plan(Command& program);
 void add_tokenizer(Command& program);
 void add_train(Command& program);
+void add_generate(Command& program);
 void add_translate(Command& program);
 void add_web(Command& program);
 

@@ -32,7 +32,7 @@ constexpr GenerationKey kKeys[] = {
     {"begin_suppress_tokens", refused},
     {"constraints", refused},
     {"diversity_penalty", refused, "0"},
-    {"do_sample", refused, "false"},
+    {"do_sample", drawn, "false"},
     {"dola_layers", refused},
     {"encoder_no_repeat_ngram_size", refused, "0"},
     {"encoder_repetition_penalty", refused, "1"},
@@ -44,7 +44,7 @@ constexpr GenerationKey kKeys[] = {
     {"penalty_alpha", refused, "0"},
     {"remove_invalid_values", refused, "false"},
     {"sequence_bias", refused},
-    {"stop_strings", refused},
+    {"stop_strings", drawn},
     {"suppress_tokens", refused},
     {"token_healing", refused, "false"},
     {"watermarking_config", refused},
@@ -52,11 +52,11 @@ constexpr GenerationKey kKeys[] = {
     // Of sampling, which do_sample alone turns on.
     {"epsilon_cutoff", harmless},
     {"eta_cutoff", harmless},
-    {"min_p", harmless},
-    {"temperature", harmless},
+    {"min_p", sampled},
+    {"temperature", sampled},
     {"top_h", harmless},
-    {"top_k", harmless},
-    {"top_p", harmless},
+    {"top_k", sampled},
+    {"top_p", sampled},
     {"typical_p", harmless},
     // Of drafts that the model itself accepts or rejects: they save time.
     {"assistant_confidence_threshold", harmless},
@@ -99,9 +99,9 @@ constexpr GenerationKey kKeys[] = {
 
 std::span<const GenerationKey> generation_keys() { return kKeys; }
 
-void refuse_generation_keys(const io::JsonValue& config) {
+void refuse_generation_keys(const io::JsonValue& config, GeneratingModel model) {
   for (const auto& [name, answer, off] : kKeys) {
-    if (answer != refused) continue;
+    if (answer != refused && (answer != drawn || model == GeneratingModel::language)) continue;
     const auto value = config.find(name);
     if (!value || value->is(off)) continue;
     const bool null = off == std::string_view("null");

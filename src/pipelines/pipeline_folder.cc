@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 #include "io/files/descriptor.h"
@@ -154,33 +155,27 @@ EarlyStopping early_stopping(const io::JsonValue& value) {
   return EarlyStopping::never;
 }
 
-}  // namespace
+// What says how to generate.
+io::JsonDocument generation_document(const std::string& folder) {
+  const std::string path = folder + "/generation_config.json";
+  return io::JsonDocument::of_config(std::filesystem::exists(path) ? path : folder + "/config.json");
+}
 
-Generation read_generation(const std::string& folder, std::int64_t vocab) {
-  std::string path = folder + "/generation_config.json";
-  if (!std::filesystem::exists(path)) path = folder + "/config.json";
-  const io::JsonDocument document = io::JsonDocument::of_config(path);
-  const io::JsonValue root = document.root();
-  refuse_generation_keys(root);
+std::vector<std::int32_t> end_tokens(const io::JsonValue& ends, std::int64_t vocab) {
+  return ends.is_list() ? tokens_of(ends, vocab) : std::vector{static_cast<std::int32_t>(ends.integer(0, vocab - 1))};
+}
 
-  const auto token = [&](const char* name) { return static_cast<std::int32_t>(root[name].integer(0, vocab - 1)); };
-  Generation generation;
-  GenerateOptions& options = generation.options;
-  options.start = token("decoder_start_token_id");
-  const io::JsonValue ends = root["eos_token_id"];
-  options.ends = ends.is_list() ? tokens_of(ends, vocab) : std::vector{token("eos_token_id")};
+// What both kinds of models obey, but for ends and lengths.
+void read_search(const io::JsonValue& root, std::int64_t vocab, GenerateOptions& options) {
   if (const auto words = root.find("bad_words_ids")) options.forbidden = forbidden_tokens(*words, options.ends, vocab);
-  if (root.find("forced_eos_token_id")) options.forced_end = token("forced_eos_token_id");
-  if (root.find("forced_bos_token_id")) options.forced_begin = token("forced_bos_token_id");
+  if (const auto token = root.find("forced_eos_token_id")) {
+    options.forced_end = static_cast<std::int32_t>(token->integer(0, vocab - 1));
+  }
+  if (const auto token = root.find("forced_bos_token_id")) {
+    options.forced_begin = static_cast<std::int32_t>(token->integer(0, vocab - 1));
+  }
   if (const auto beams = root.find("num_beams")) options.beams = beams->integer(1, kMaxBeams);
   if (const auto size = root.find("no_repeat_ngram_size")) options.no_repeat_ngram = size->integer(0, kMaxLength);
-  // max_length and min_length count the start token, and min_length the end token, too.
-  if (const auto length = root.find("max_length")) options.max_length = length->integer(2, kMaxLength) - 1;
-  if (const auto length = root.find("min_length")) {
-    options.min_length = std::max<std::int64_t>(0, length->integer(0, kMaxLength) - 1);
-  }
-  if (const auto length = root.find("min_new_tokens")) options.min_length = length->integer(0, kMaxLength);
-  if (const auto length = root.find("max_new_tokens")) options.max_length = length->integer(1, kMaxLength);
   if (const auto penalty = root.find("length_penalty")) options.length_penalty = penalty->number();
   if (const auto penalty = root.find("repetition_penalty")) {
     options.repetition_penalty = penalty->number();
@@ -188,7 +183,77 @@ Generation read_generation(const std::string& folder, std::int64_t vocab) {
   }
   if (const auto renormalize = root.find("renormalize_logits")) options.renormalize = renormalize->boolean();
   if (const auto early = root.find("early_stopping")) options.early_stopping = early_stopping(*early);
+}
+
+Sampling read_sampling(const io::JsonValue& root) {
+  constexpr std::int64_t kTopK = 50;  // the default of transformers
+  Sampling sampling{.top_k = kTopK};
+  if (const auto k = root.find("top_k")) sampling.top_k = k->integer(0, std::numeric_limits<std::int32_t>::max());
+  const auto read = [&](const char* key, double& to, double least, double most) {
+    const auto value = root.find(key);
+    if (!value) return;
+    to = value->number();
+    if (!(to >= least && to <= most)) value->refuse(fmt::format("must be {} to {}", least, most));
+  };
+  constexpr double kLeast = 1e-6, kMostTemperature = 1e6;
+  read("temperature", sampling.temperature, kLeast, kMostTemperature);
+  read("top_p", sampling.top_p, kLeast, 1);
+  read("min_p", sampling.min_p, 0, 1);
+  return sampling;
+}
+
+}  // namespace
+
+Generation read_generation(const std::string& folder, std::int64_t vocab) {
+  const io::JsonDocument document = generation_document(folder);
+  const io::JsonValue root = document.root();
+  refuse_generation_keys(root, GeneratingModel::encoder_decoder);
+
+  Generation generation;
+  GenerateOptions& options = generation.options;
+  options.start = static_cast<std::int32_t>(root["decoder_start_token_id"].integer(0, vocab - 1));
+  options.ends = end_tokens(root["eos_token_id"], vocab);
+  read_search(root, vocab, options);
+  // max_length and min_length count the start token, and min_length the end token, too.
+  if (const auto length = root.find("max_length")) options.max_length = length->integer(2, kMaxLength) - 1;
+  if (const auto length = root.find("min_length")) {
+    options.min_length = std::max<std::int64_t>(0, length->integer(0, kMaxLength) - 1);
+  }
+  if (const auto length = root.find("min_new_tokens")) options.min_length = length->integer(0, kMaxLength);
+  if (const auto length = root.find("max_new_tokens")) options.max_length = length->integer(1, kMaxLength);
   if (const auto threshold = root.find("unsure_below")) generation.unsure_below = threshold->number();
+  return generation;
+}
+
+TextGeneration read_text_generation(const std::string& folder, std::int64_t vocab) {
+  const io::JsonDocument document = generation_document(folder);
+  const io::JsonValue root = document.root();
+  refuse_generation_keys(root, GeneratingModel::language);
+
+  TextGeneration generation;
+  GenerateOptions& options = generation.options;
+  const auto ends = root.find("eos_token_id");
+  options.ends = ends ? end_tokens(*ends, vocab) : std::vector<std::int32_t>();
+  read_search(root, vocab, options);
+  if (const auto begin = root.find("forced_bos_token_id")) begin->refuse("is not supported; remove it");
+  const auto samples = root.find("do_sample");
+  if (samples && samples->boolean()) {
+    options.sampling = read_sampling(root);
+    if (options.beams > 1) root["num_beams"].refuse("must be 1 where do_sample is true");
+  }
+  const auto read = [&](const char* key, auto& to, std::int64_t least) {
+    if (const auto length = root.find(key)) to = length->integer(least, kMaxLength);
+  };
+  read("max_length", generation.max_length, 1);
+  read("max_new_tokens", generation.max_new_tokens, 1);
+  read("min_length", generation.min_length, 0);
+  read("min_new_tokens", generation.min_new_tokens, 0);
+  if (const auto stops = root.find("stop_strings")) {
+    for (const io::JsonValue& text : stops->is_list() ? stops->elements() : std::vector{*stops}) {
+      generation.stop_strings.push_back(text.string());
+      if (generation.stop_strings.back().empty()) text.refuse("must not be empty");
+    }
+  }
   return generation;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "qkv/decode/generate.h"
 #include "qkv/pipelines/embedder.h"
@@ -35,6 +36,16 @@ struct Generation {
 // From generation_config.json, or from config.json if there is none. FormatError, naming file and field, for tokens
 // outside `vocab`, and for settings that generate() does not support: they would change the result.
 Generation read_generation(const std::string& folder, std::int64_t vocab);
+
+// How a language model is to write. Lengths count the prompt's tokens, but for `new` ones.
+struct TextGeneration {
+  GenerateOptions options{};  // without lengths
+  std::optional<std::int64_t> max_length{}, max_new_tokens{};
+  std::int64_t min_length = 0, min_new_tokens = 0;
+  std::vector<std::string> stop_strings{};
+};
+// The same of a language model. Where do_sample is set and top_k is not, top_k is 50, as transformers has it.
+TextGeneration read_text_generation(const std::string& folder, std::int64_t vocab);
 
 }  // namespace pipelines
 }  // namespace qkv

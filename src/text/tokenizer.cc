@@ -150,6 +150,10 @@ std::optional<std::int32_t> Tokenizer::id_of(std::string_view token) const {
   return std::nullopt;
 }
 
+bool Tokenizer::contains(std::int32_t id) const {
+  return parts_->added.find(id) != nullptr || parts_->model->vocabulary().find(id) != nullptr;
+}
+
 const std::string& Tokenizer::token_of(std::int32_t id) const {
   if (const text::AddedToken* added = parts_->added.find(id)) return added->content;
   if (const auto* entry = parts_->model->vocabulary().find(id)) return entry->token;

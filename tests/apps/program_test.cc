@@ -105,6 +105,7 @@ TEST(Program, InterruptionEndsTheWaitForALine) {
   const std::pair<std::string, std::string> programs[] = {
       {"embed --model " + bert / "model", "a b"},
       {"translate --model @tests/golden/translate/relu --ids", "20 19 0"},
+      {"generate --model @tests/golden/language/llama --ids --max-new-tokens 3", "20 19 0"},
       {"tokenizer encode --tokenizer " + bert / "model/tokenizer.json", "a b"},
       {"tokenizer decode --tokenizer " + bert / "model/tokenizer.json", "1 2"}};
   for (const auto& [command, line] : programs) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/files_for_test.h"
+#include "io/json_edits_for_test.h"
 #include "pipelines/pipeline_folder.h"
 #include "pipelines/refusals.h"
 #include "qkv/error.h"
@@ -51,8 +52,8 @@ TEST(GenerationKeys, AtTheirDefaultsAreRead) {
 TEST(GenerationKeys, AreReadIfTheyAreObeyedAndPassedOverIfTheyAreHarmless) {
   const SettingsFolder folder;
   for (const GenerationKey& key : generation_keys()) {
-    if (key.answer == KeyAnswer::refused) continue;
-    if (key.answer == KeyAnswer::harmless) {
+    if (key.answer == KeyAnswer::refused || key.answer == KeyAnswer::drawn) continue;
+    if (key.answer == KeyAnswer::harmless || key.answer == KeyAnswer::sampled) {
       EXPECT_NO_THROW(folder.read(key.name, Json::object())) << key.name;
       continue;
     }
@@ -70,7 +71,7 @@ TEST(GenerationKeys, AreRefusedWhereTheyWouldChangeWhatIsGenerated) {
       "stop_strings": ["."], "suppress_tokens": [3], "token_healing": true, "watermarking_config": {"bias": 2.5}})");
   const SettingsFolder folder;
   for (const GenerationKey& key : generation_keys()) {
-    if (key.answer != KeyAnswer::refused) continue;
+    if (key.answer != KeyAnswer::refused && key.answer != KeyAnswer::drawn) continue;
     ASSERT_TRUE(changing.contains(key.name)) << key.name;
     const std::string message = test::message_of<FormatError>([&] { folder.read(key.name, changing[key.name]); });
     EXPECT_NE(message.find(std::string(key.name) + " is not supported; "), std::string::npos) << message;
@@ -79,6 +80,61 @@ TEST(GenerationKeys, AreRefusedWhereTheyWouldChangeWhatIsGenerated) {
     changing.erase(key.name);
   }
   EXPECT_TRUE(changing.empty()) << changing;
+}
+
+TextGeneration read_text(const Json& settings) {
+  const test::TemporaryFolder folder;
+  folder.put("generation_config.json", settings.dump());
+  return read_text_generation(folder / "", 10);
+}
+
+// As the folders of real models have them.
+TEST(GenerationKeys, OfLanguageModels) {
+  const TextGeneration none = read_text({{"bos_token_id", 1}});
+  EXPECT_TRUE(none.options.ends.empty());
+  EXPECT_FALSE(none.options.sampling || none.max_length || none.max_new_tokens);
+  const TextGeneration greedy = read_text({{"do_sample", false}, {"eos_token_id", 3}, {"top_k", 5}, {"max_length", 9}});
+  EXPECT_EQ(greedy.options.ends, std::vector<std::int32_t>{3});
+  EXPECT_FALSE(greedy.options.sampling);
+  EXPECT_EQ(greedy.max_length, 9);
+  const TextGeneration llama = read_text({{"do_sample", true},
+                                          {"temperature", 0.6},
+                                          {"top_p", 0.9},
+                                          {"eos_token_id", {3, 4}},
+                                          {"min_p", 0.05},
+                                          {"max_new_tokens", 7},
+                                          {"min_length", 2},
+                                          {"min_new_tokens", 1},
+                                          {"repetition_penalty", 1.1},
+                                          {"stop_strings", {"\n\n", "."}}});
+  EXPECT_EQ(llama.options.ends, (std::vector<std::int32_t>{3, 4}));
+  ASSERT_TRUE(llama.options.sampling);
+  EXPECT_EQ(llama.options.sampling->temperature, 0.6);
+  EXPECT_EQ(llama.options.sampling->top_k, 50);  // as transformers has it
+  EXPECT_EQ(llama.options.sampling->top_p, 0.9);
+  EXPECT_EQ(llama.options.sampling->min_p, 0.05);
+  EXPECT_EQ(llama.options.repetition_penalty, 1.1);
+  EXPECT_EQ(llama.max_new_tokens, 7);
+  EXPECT_EQ(llama.min_length + llama.min_new_tokens, 3);
+  EXPECT_EQ(llama.stop_strings, (std::vector<std::string>{"\n\n", "."}));
+  EXPECT_EQ(read_text({{"stop_strings", "x"}}).stop_strings, std::vector<std::string>{"x"});
+}
+
+TEST(GenerationKeys, OfLanguageModelsAreRefused) {
+  for (const test::JsonEdit& edit : test::json_edits(R"(
+/eos_token_id = 10 => eos_token_id is 10, must be 0 to 9
+/temperature = 0 => temperature must be 1e-06 to 1000000
+/top_p = 1.5 => top_p must be 1e-06 to 1
+/min_p = -1 => min_p must be 0 to 1
+/num_beams = 2 => num_beams must be 1 where do_sample is true
+/stop_strings = [""] => stop_strings[0] must not be empty
+/suppress_tokens = [3] => suppress_tokens is not supported; remove it or set it to null
+/forced_bos_token_id = 3 => forced_bos_token_id is not supported; remove it
+)")) {
+    const std::string message =
+        test::message_of<FormatError>([&] { read_text(Json::parse(test::edited({{"do_sample", true}}, edit))); });
+    EXPECT_EQ(message.substr(message.find("config.json: ") + 13), edit.message);
+  }
 }
 
 }  // namespace

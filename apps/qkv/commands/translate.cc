@@ -1,7 +1,6 @@
 // qkv translate: sentences from the command line or standard input, translations on standard output.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -48,23 +47,7 @@ struct TranslateRequest {
 
 // Of line `number`, from 1.
 std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number, const EncoderDecoderTokens& model) {
-  std::vector<std::int32_t> ids;
-  const char *at = line.data(), *end = at + line.size();
-  while (true) {
-    while (at < end && *at == ' ') ++at;
-    if (at == end) break;
-    std::int32_t id = 0;
-    const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc() || (next < end && *next != ' ')) {
-      throw FormatError(fmt::format("line {}: \"{}\" must be ids: whole numbers separated by spaces", number, line));
-    }
-    if (id < 0 || id >= model.vocab) {
-      throw FormatError(fmt::format("line {}: id {} must be from 0 to {}", number, id, model.vocab - 1));
-    }
-    ids.push_back(id);
-    at = next;
-  }
-  if (ids.empty()) throw FormatError(fmt::format("line {} has no ids", number));
+  std::vector<std::int32_t> ids = ids_of_line(line, number, model.vocab);
   if (std::ssize(ids) > model.positions) {
     throw FormatError(
         fmt::format("line {} has {} ids; the model reads at most {}", number, ids.size(), model.positions));

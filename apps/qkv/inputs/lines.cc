@@ -1,9 +1,11 @@
 // Reads lines of standard input in growing batches, as they arrive.
 #include "inputs/lines.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <stdexcept>
 #include <string_view>
 
@@ -31,6 +33,26 @@ std::string text_of_option(const char* option, const std::string& text, const Te
   } catch (const FormatError& error) {
     throw UsageError(option, error.what());
   }
+}
+
+std::vector<std::int32_t> ids_of_line(const std::string& line, std::int64_t number, std::int64_t vocab) {
+  std::vector<std::int32_t> ids;
+  const char *at = line.data(), *end = at + line.size();
+  while (true) {
+    while (at < end && *at == ' ') ++at;
+    if (at == end) break;
+    std::int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc() || (next < end && *next != ' ')) {
+      throw FormatError(fmt::format("line {}: \"{}\" must be ids: whole numbers separated by spaces", number, line));
+    }
+    if (id < 0 || id >= vocab)
+      throw FormatError(fmt::format("line {}: id {} must be from 0 to {}", number, id, vocab - 1));
+    ids.push_back(id);
+    at = next;
+  }
+  if (ids.empty()) throw FormatError(fmt::format("line {} has no ids", number));
+  return ids;
 }
 
 std::string on_one_line(std::string text) {

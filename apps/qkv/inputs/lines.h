@@ -19,6 +19,10 @@ std::vector<Option> line_options(TextLineOptions& options);
 // The texts of a command line, by the rules of lines. UsageError of `option` for what is none.
 std::string text_of_option(const char* option, const std::string& text, const TextLineOptions& options = {});
 
+// The whole numbers below `vocab` of a line, separated by spaces. FormatError, naming the line by its number, if there
+// is none, or something else.
+std::vector<std::int32_t> ids_of_line(const std::string& line, std::int64_t number, std::int64_t vocab);
+
 // A text as it is written where each has a line: with a space for each line break in it.
 std::string on_one_line(std::string text);
 

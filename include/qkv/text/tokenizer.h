@@ -72,6 +72,7 @@ class QKV_API Tokenizer {
 
   // The vocabulary of the model and the added tokens.
   std::optional<std::int32_t> id_of(std::string_view token) const;
+  bool contains(std::int32_t id) const;                // a model may have rows for more ids than there are tokens
   const std::string& token_of(std::int32_t id) const;  // std::invalid_argument for an id that is not there
   // The added tokens that the file calls special: a text that holds one of them becomes it.
   std::vector<std::string> special_tokens() const;

@@ -32,10 +32,9 @@ LanguageModelConfig read_language_config(const ModelConfig& json) {
 // What LanguageModel::load() and check() read: everything but the weights' elements is checked when it is made.
 class LanguageFolder {
  public:
-  explicit LanguageFolder(const std::string& folder) : tensors_(folder) {
-    const ModelConfig json(folder);
-    config_ = read_language_config(json);
-    expect_tensors(language_kind_of(json));
+  explicit LanguageFolder(const std::string& folder)
+      : json_(folder), config_(read_language_config(json_)), tensors_(folder) {
+    expect_tensors(language_kind_of(json_));
   }
 
   const LanguageModelConfig& config() const { return config_; }
@@ -67,6 +66,7 @@ class LanguageFolder {
     tensors_.expect(names.all());
   }
 
+  ModelConfig json_;
   LanguageModelConfig config_;
   FolderTensors tensors_;
 };

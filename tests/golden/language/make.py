@@ -117,6 +117,7 @@ def write_texts(name, model, vocab):
                 out = model.generate(ids[None], attention_mask=torch.ones_like(ids[None]), do_sample=False, pad_token_id=0,
                                      **options)[0, len(ids):]
             entry[key] = out.tolist()
+        entry["text_of_greedy"] = fast.decode(entry["greedy"], skip_special_tokens=True)
         written.append(entry)
     (here / f"{name}_text.json").write_text(json.dumps(written, indent=0) + "\n", encoding="ascii")
 

@@ -1,0 +1,192 @@
+// qkv generate: prompts from the command line or standard input, what a model writes behind them on standard output.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "inputs/lines.h"
+#include "inputs/options.h"
+#include "io/json/json_events.h"
+#include "qkv/error.h"
+#include "qkv/models/find_model.h"
+#include "qkv/pipelines/generator.h"
+#include "signals.h"
+
+namespace qkv::app {
+namespace {
+
+struct GenerateRequest {
+  std::string model{};
+  WeightStorage weights = WeightStorage::full;
+  std::vector<std::string> prompts{};
+  bool json = false;
+  bool ids = false;
+  std::optional<std::int64_t> nbest{};
+  Sampling sampling{};
+  bool sample = false;
+  TextLineOptions lines{};
+  GeneratorOptions options{};
+};
+
+constexpr const char* kSamplingOptions[] = {"--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed"};
+
+// That of the folder, or a plain one, with what was given.
+std::optional<Sampling> sampling_of(const Command& command, const GenerateRequest& request,
+                                    const Generator& generator) {
+  if (std::ranges::none_of(kSamplingOptions, [&](const char* option) { return command.given(option); })) return {};
+  Sampling sampling = generator.sampling().value_or(Sampling{});
+  if (command.given("--temperature")) sampling.temperature = request.sampling.temperature;
+  if (command.given("--top-k")) sampling.top_k = request.sampling.top_k;
+  if (command.given("--top-p")) sampling.top_p = request.sampling.top_p;
+  if (command.given("--min-p")) sampling.min_p = request.sampling.min_p;
+  sampling.seed = request.sampling.seed;
+  return sampling;
+}
+
+// Of line `number`, from 1.
+std::vector<std::int32_t> prompt_of_line(const GenerateRequest& request, const Generator& generator,
+                                         const std::string& line, std::int64_t number) {
+  const LanguageModelConfig& model = generator.model().config();
+  std::vector<std::int32_t> ids =
+      request.ids ? ids_of_line(line, number, model.vocab) : generator.tokenizer().encode(line).ids;
+  if (ids.empty()) throw FormatError(fmt::format("line {} has no tokens; a prompt needs one", number));
+  if (std::ssize(ids) >= model.positions) {
+    throw FormatError(fmt::format("line {} has {} tokens; the model has {} positions, and writes at least one token",
+                                  number, ids.size(), model.positions));
+  }
+  return ids;
+}
+
+const char* name_of(EndOfText end) {
+  return end == EndOfText::end_token ? "end_token" : end == EndOfText::stop_string ? "stop_string" : "length";
+}
+
+// What was written behind the prompt of line `number`: one line of JSON, or a line for each text.
+void write(const GenerateRequest& request, std::int64_t number, const std::vector<GeneratedText>& found) {
+  if (request.json) {
+    nlohmann::ordered_json line{{"texts", nlohmann::ordered_json::array()}};
+    for (const GeneratedText& one : found) {
+      nlohmann::ordered_json entry;
+      if (!request.ids) entry["text"] = one.text;
+      entry["ids"] = one.ids;
+      entry["log_probability"] = io::json_number(one.log_probability);
+      entry["score"] = io::json_number(one.score);
+      entry["end"] = name_of(one.end);
+      line["texts"].push_back(std::move(entry));
+    }
+    return write_output(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  }
+  for (const GeneratedText& one : found) {
+    const std::string rank = request.nbest ? fmt::format("{}\t{:.6g}\t", number, one.score + 0.0) : "";  // 0, never -0
+    const std::string line = request.ids ? fmt::format("{}", fmt::join(one.ids, " ")) : on_one_line(one.text);
+    write_output(rank + line + "\n");
+  }
+}
+
+// Those before a line of standard input that is refused are answered. `first`: the number of the first line, from 1.
+void generate_lines(const GenerateRequest& request, const Generator& generator, const std::vector<std::string>& lines,
+                    std::int64_t first) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  std::exception_ptr refused;
+  try {
+    for (const std::string& line : lines) {
+      prompts.push_back(prompt_of_line(request, generator, line, first + std::ssize(prompts)));
+    }
+  } catch (const FormatError&) {
+    if (!request.prompts.empty()) throw;
+    refused = std::current_exception();
+  }
+  GeneratorOptions options = request.options;
+  options.stream.line = static_cast<std::uint64_t>(first - 1);
+  // A single text is shown as it grows.
+  const bool grows =
+      request.prompts.size() == 1 && !request.json && !request.ids && !request.nbest && generator.beams(options) == 1;
+  if (grows) options.on_text = [](std::size_t, std::string_view text) { write_output(text); };
+  for (const auto& found : generator.generate_ids(prompts, options)) {
+    grows ? write_output("\n") : write(request, first++, found);
+  }
+  if (refused) std::rethrow_exception(refused);
+}
+
+void generate(const Command& command, GenerateRequest request) {
+  for (std::string& text : request.prompts) text = text_of_option("PROMPT", text, request.lines);
+  for (const std::string& text : request.options.stop_strings) {
+    if (text.empty()) throw UsageError("--stop", "must not be empty");
+  }
+  const Generator generator = Generator::load(find_model(request.model), request.weights);
+  if (!request.ids) generator.tokenizer();  // before any work
+  request.options.sampling = sampling_of(command, request, generator);
+  request.options.nbest = request.nbest.value_or(1);
+  request.options.stop = interruption();
+  const std::int64_t beams = generator.beams(request.options);
+  const bool samples = request.options.sampling || (generator.sampling() && !request.options.greedy);
+  if (samples && beams > 1) throw UsageError("--beams", "must be 1 where tokens are sampled; see --greedy");
+  if (beams > 1 && !request.options.stop_strings.empty()) throw UsageError("--stop", "goes with --beams 1 alone");
+  if (request.options.nbest > beams) {
+    throw UsageError("--nbest", fmt::format("{} must be at most the number of beams, {}; see --beams",
+                                            request.options.nbest, beams));
+  }
+  if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
+  InputLines input(request.lines);
+  for (std::vector<std::string> lines; input.next(lines);) {
+    check_interruption();
+    generate_lines(request, generator, lines, input.count() - std::ssize(lines) + 1);
+  }
+}
+
+}  // namespace
+
+void add_generate(Command& program) {
+  Command& command =
+      program.add_command("generate", "Continue prompts with a language model, or standard input line by line");
+  const auto request = std::make_shared<GenerateRequest>();
+  Sampling& sampling = request->sampling;
+  GeneratorOptions& options = request->options;
+  command.add(
+      {{"text", text(request->prompts, "PROMPT"),
+        "Prompts (default: standard input, one per line); what follows a single one is shown as it grows"},
+       {"--model", file(request->model, "FOLDER"),
+        "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json", required()},
+       {"--max-new-tokens", whole(options.max_new_tokens, 1, 1 << 20),
+        "Maximum number of tokens to write (default: as the folder says, else 256)"},
+       {"--max-length", whole(options.max_length, 1, 1 << 20), "The same with the tokens of the prompt",
+        excludes("--max-new-tokens")},
+       {"--stop",
+        {.target = &options.stop_strings, .type = "TEXT", .count = 1, .takes_words = false},
+        "End a text in front of this one, which is not written; may be given again",
+        repeated()},
+       {"--sample", flag(request->sample), "Sample tokens; the options that follow do the same"},
+       {"--temperature", positive(sampling.temperature, "X"), "Logits are divided by it"},
+       {"--top-k", whole(sampling.top_k, 0, std::numeric_limits<std::int32_t>::max()),
+        "Sample from the k most probable tokens; 0: all"},
+       {"--top-p", positive(sampling.top_p, "P", 1),
+        "Sample from the most probable tokens that together have this probability"},
+       {"--min-p", probability(sampling.min_p),
+        "Sample from tokens that are at least this times as probable as the most probable one"},
+       {"--seed", seed(sampling.seed), "Seed of sampling"},
+       {"--greedy", flag(options.greedy), "The most probable token each time, whatever the folder says",
+        excludes("--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed")},
+       {"--repetition-penalty", finite(options.repetition_penalty, "X", 1e-6),
+        "Above 1: tokens that were there before become less probable"},
+       {"--beams", whole(options.beams, 1, kMaxBeams), "Beams of the search; 1: the most probable token each time"},
+       {"--length-penalty", finite(options.length_penalty, "X"), "Scores are divided by length to this power"},
+       {"--nbest", whole(request->nbest, 1, kMaxBeams),
+        "Print the N best texts of each line: the number of the line, a tab, the score, a tab, the text"},
+       {"--chunk", whole(options.chunk, 0, 1 << 20),
+        "Tokens of a prompt that are read at once: fewer take less memory, and change no bit; 0: all"},
+       {"--ids", flag(request->ids), "Token ids in and out instead of text"},
+       {"--json", flag(request->json),
+        "Write one {\"texts\": [{text, ids, log_probability, score, end}]} per line, where end is end_token, "
+        "stop_string or length"}});
+  command.add(line_options(request->lines));
+  command.add({weights_option(request->weights), threads_option()});
+  command.on_run([&command, request] { generate(command, *request); });
+}
+
+}  // namespace qkv::app

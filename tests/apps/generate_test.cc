@@ -1,0 +1,47 @@
+// qkv generate: prompts in, texts out, as they grow or a line each; the rest is pipelines/generator_test.cc and
+// answers.txt.
+#include <algorithm>
+
+#include "apps/running_program.h"
+
+namespace qkv::test {
+namespace {
+
+const std::string kGenerate = "generate --model @tests/golden/language/gpt2 ";
+
+// A text as it grows, and the same from a line of standard input, where line breaks become spaces.
+TEST(Generate, ATextGrowsAndLinesAreAnswered) {
+  const std::string grown = text_of(kGenerate + "--max-new-tokens 30 'The cat sat'");
+  std::string line = grown.substr(0, grown.size() - 1);
+  std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  EXPECT_EQ(text_of(kGenerate + "--max-new-tokens 30", {.input = "The cat sat\nx\n"}).substr(0, line.size() + 1),
+            line + "\n");
+  const Json answer = Json::parse(text_of(kGenerate + "--json --max-new-tokens 30 'The cat sat'"));
+  EXPECT_EQ(answer.at("texts").at(0).at("text"), grown.substr(0, grown.size() - 1));
+  EXPECT_EQ(text_of(kGenerate), "");
+}
+
+// The bits, in JSON, of the same prompts: chunks, threads, company and storage of their place.
+TEST(Generate, OneTextHoweverTheWorkIsCut) {
+  const Surroundings around{.input = "The cat sat on the mat.\nA cat\nx\nA cat was sitting on a mat\n"};
+  for (const std::string options :
+       {"--json --max-new-tokens 20 ", "--json --max-new-tokens 20 --seed 4 --top-p 0.9 "}) {
+    const std::string whole = text_of(kGenerate + options + "--threads 1", around);
+    EXPECT_EQ(lines_of(whole).size(), 4u);
+    for (const std::string other : {"--threads 5", "--chunk 1", "--chunk 7 --threads 2"}) {
+      EXPECT_EQ(text_of(kGenerate + options + other, around), whole) << other;
+    }
+  }
+}
+
+TEST(Generate, LinesBeforeOneThatIsRefusedAreAnswered) {
+  const Outcome outcome = run_program(kGenerate + "--max-new-tokens 3", {.input = "x\n\nx\n"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(lines_of(outcome.out).size(), 1u);
+  EXPECT_EQ(outcome.err, "qkv generate: line 2 has no tokens; a prompt needs one\n");
+  const std::string much(600, 'z');
+  EXPECT_TRUE(holds(run_program(kGenerate + much).err, "the model has 256 positions, and writes at least one token"));
+}
+
+}  // namespace
+}  // namespace qkv::test
