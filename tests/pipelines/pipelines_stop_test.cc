@@ -8,6 +8,7 @@
 #include "qkv/files.h"
 #include "qkv/models/vit.h"
 #include "qkv/pipelines/embedder.h"
+#include "qkv/pipelines/generator.h"
 #include "qkv/pipelines/translator.h"
 #include "stop_for_test.h"
 
@@ -48,6 +49,21 @@ TEST(PipelinesStop, InTranslation) {
   EXPECT_THROW(generate({.max_length = 12, .threads = 2, .stop = source.get_token()}), Stopped);
   const auto after = generate({.beams = 3, .max_length = 12, .threads = 2});
   for (std::size_t i = 0; i < sources.size(); ++i) EXPECT_EQ(after[i][0].tokens, before[i][0].tokens);
+}
+
+TEST(PipelinesStop, InGenerating) {
+  const std::string folder = kGoldenFolders + "language/llama";
+  expect_stops([&] { Generator::load(folder); });
+  const Generator generator = Generator::load(folder);
+  const std::vector<std::vector<std::int32_t>> prompts{{5, 6, 7, 0}, {8}};
+  const auto generate = [&](const GeneratorOptions& options) { return generator.generate_ids(prompts, options); };
+  const auto before = generate({.max_new_tokens = 12, .threads = 1});
+  expect_stops([&] { generate({.max_new_tokens = 12, .threads = 1}); });
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_THROW(generate({.max_new_tokens = 12, .threads = 2, .stop = source.get_token()}), Stopped);
+  const auto after = generate({.max_new_tokens = 12, .threads = 2});
+  for (std::size_t i = 0; i < prompts.size(); ++i) EXPECT_EQ(after[i][0].ids, before[i][0].ids);
 }
 
 TEST(PipelinesStop, InVisionTransformers) {
