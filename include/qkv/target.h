@@ -16,6 +16,9 @@ struct Target {
   bool usable = false;    // this CPU has what the target needs
   bool selected = false;  // kernels run on this one
   int lanes = 1;          // floats in a vector
+  // Whether a product and a sum are rounded once. All targets that do so give f32 and f64 results the same bits
+  // (docs/arithmetic.md).
+  bool fused = false;
 };
 
 // Every target compiled in, best first.

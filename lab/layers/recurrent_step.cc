@@ -7,33 +7,11 @@
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
 
+#include "simd/lane_sums-inl.h"
 #include "simd/logistic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
-
-// Whole vectors.
-template <class T>
-struct WholeLanes {
-  HWY_INLINE Vec<T> load(const T* from) const { return hn::LoadU(Tag<T>(), from); }
-  HWY_INLINE void store(Vec<T> x, T* to) const { hn::StoreU(x, Tag<T>(), to); }
-};
-
-// The rest of a row: the lanes beyond it hold zeros and are not written.
-template <class T>
-struct SomeLanes {
-  HWY_INLINE Vec<T> load(const T* from) const {
-    HWY_ALIGN T lanes[kLanes<T>] = {};
-    for (std::int64_t i = 0; i < count; ++i) lanes[i] = from[i];
-    return hn::Load(Tag<T>(), lanes);
-  }
-  HWY_INLINE void store(Vec<T> x, T* to) const {
-    HWY_ALIGN T lanes[kLanes<T>];
-    hn::Store(x, Tag<T>(), lanes);
-    for (std::int64_t i = 0; i < count; ++i) to[i] = lanes[i];
-  }
-  std::int64_t count;
-};
 
 // body(lanes, row, token, first element) for all elements of all rows.
 template <class Step, class Body>

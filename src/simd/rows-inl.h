@@ -10,8 +10,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "qkv/dtype.h"
+#include "simd/lane_sums-inl.h"
 #include "simd/rows.h"
 #include "simd/tile-inl.h"
 
@@ -194,15 +196,28 @@ HWY_INLINE const T* tile_rows(const Rows& rows, std::int64_t first, std::int64_t
   return buffer;
 }
 
+// Lanes of a row of S in T.
+template <class T, class S>
+HWY_INLINE Vec<T> load_lanes_as(WholeLanes<T>, const S* from) {
+  return load_as(Tag<T>(), from);
+}
+template <class T, class S>
+HWY_INLINE Vec<T> load_lanes_as(SomeLanes<T> lanes, const S* from) {
+  if constexpr (std::is_same_v<S, T>) {
+    return lanes.load(from);
+  } else {
+    HWY_ALIGN T wide[kLanes<T>] = {};
+    for (std::int64_t i = 0; i < lanes.count; ++i) wide[i] = static_cast<T>(from[i]);
+    return hn::Load(Tag<T>(), wide);
+  }
+}
+
 template <class T>
 HWY_INLINE T dot(const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, std::int64_t count) {
-  const Tag<T> d;
-  Vec<T> sum = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= count; i += kLanes<T>) sum = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum);
-  T total = hn::GetLane(hn::SumOfLanes(d, sum));
-  for (; i < count; ++i) total += a[i] * b[i];
-  return total;
+  LaneSums<T> sums;
+  for_each_vector<T>(count, [&](int v, std::int64_t i, auto lanes)
+                                HWY_ATTR { sums.multiply_add(v, lanes.load(a + i), lanes.load(b + i)); });
+  return sums.total();
 }
 
 // Lanes of a block of 128 bits.

@@ -53,6 +53,8 @@ constexpr KnownTarget kKnown[] = {{"amx", HWY_AVX3, /*has_tiles=*/true},
                                   {"wasm", HWY_WASM},
                                   {"portable", HWY_SCALAR}};
 
+constexpr std::int64_t kFused = HWY_AVX3 | HWY_AVX2 | HWY_NEON;
+
 bool has_bf16_pairs() {
 #ifdef __x86_64__
   return __builtin_cpu_supports("avx512bf16");
@@ -141,7 +143,7 @@ std::vector<Target> targets() {
   std::vector<Target> list;
   for (const KnownTarget& target : kKnown) {
     if (!(HWY_TARGETS & target.bit)) continue;
-    Target entry{.name = target.name, .usable = is_usable(target)};
+    Target entry{.name = target.name, .usable = is_usable(target), .fused = (kFused & target.bit) != 0};
     if (entry.usable) {
       run_on(target);
       entry.lanes = HWY_DYNAMIC_DISPATCH(float_lanes)();

@@ -52,6 +52,10 @@ inline constexpr int kTileRows = 4;
 #endif
 inline constexpr int kTileVectors = 3;
 
+// Where a result depends on how many rows are looked at together, they are so many on every target.
+inline constexpr int kStepRows = 4;
+static_assert(kTileRows % kStepRows == 0);
+
 // Columns of a full tile: the width of packed panels and of a block of queries.
 template <class T>
 inline constexpr int kTileColumns = kTileVectors * kLanes<T>;

@@ -58,8 +58,11 @@ void print_json() {
                                  {"hardware_threads", hardware_threads()},
                                  {"reduced_precision", has_reduced_precision()}};
   for (const Target& target : targets()) {
-    info["targets"].push_back(
-        {{"name", target.name}, {"usable", target.usable}, {"selected", target.selected}, {"lanes", target.lanes}});
+    info["targets"].push_back({{"name", target.name},
+                               {"usable", target.usable},
+                               {"selected", target.selected},
+                               {"lanes", target.lanes},
+                               {"fused", target.fused}});
   }
   for (const std::int64_t head_dim : kHeadDims) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}) {

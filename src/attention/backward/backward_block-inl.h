@@ -19,6 +19,7 @@
 #include "attention/tile/accumulate-inl.h"
 #include "attention/tile/dropout-inl.h"
 #include "attention/tile/logits-inl.h"
+#include "attention/tile/query_sums-inl.h"
 #include "attention/tile/recompute-inl.h"
 #include "attention/tile/sinks-inl.h"
 #include "attention/tile/tile_walk-inl.h"
@@ -51,16 +52,17 @@ struct BackwardScratch {
         tile_values(LogitScratch<T, kVectors>::round_up(kTileRows * task.common->value_dim)),
         wide_queries(kColumns * whole_vectors<T>(task.common->query_dim)),
         relative(RelativeRows<T, kVectors>::scratch_size(task)),
+        parameters(ParameterGradients<T, kVectors>::scratch_size(task)),
         double_backward(of_double) {}
 
   std::int64_t total() const {
     return logits.total() + 3 * tile + query_rows + value_rows + grad_out + grad_query + grad_v + tile_values +
-           wide_queries + relative + double_backward;
+           wide_queries + relative + parameters + double_backward;
   }
 
   LogitScratch<T, kVectors> logits;
   std::int64_t tile, query_rows, value_rows, grad_out, grad_query, grad_v, tile_values, wide_queries, relative,
-      double_backward;
+      parameters, double_backward;
 };
 
 static_assert(kMostTileKeys % kTileRows == 0);
@@ -107,6 +109,7 @@ class BackwardBlock {
     tile_values_ = scratch.take<T>(sizes.tile_values);
     queries_ = rows_of_queries(scratch.take<T>(sizes.wide_queries));
     relative_.prepare(task_, begin, scratch.take<T>(sizes.relative));
+    parameter_gradients_.prepare(task_, begin, count_, scratch.take<T>(sizes.parameters));
     logits_.prepare(task_, begin, count_, queries_, scratch);
     if (double_.is_on()) double_.prepare(begin, count_, scratch);
   }
@@ -119,7 +122,7 @@ class BackwardBlock {
     narrows_ = parameters_ == nullptr && backward_.bias_count == 0 && !dropout_.is_on() && !double_.is_on();
     read_block();
     if (sums.sink != nullptr && visibility_.first_key() / kChunkKeys * kChunkKeys == chunk) {
-      *sums.sink = task_.is_plain ? grad_sink<Unit::base2>() : grad_sink<Unit::natural>();
+      task_.is_plain ? write_sink<Unit::base2>(sums.sink) : write_sink<Unit::natural>(sums.sink);
     }
     std::memset(grad_query_, 0, sizeof(T) * score_dim_ * kColumns);
     if (is_additive(task_)) std::memset(grad_v_, 0, sizeof(T) * task_.common->hidden * kColumns);
@@ -130,8 +133,12 @@ class BackwardBlock {
                      : attend_keys<Unit::natural>(chunk, block, first, last, sums);
     };
     walk_blocks<kBackwardKeys>(visibility_, chunk, chunk + kChunkKeys, attend_block);
+    for (int n = 0; n < backward_.bias_count; ++n) {
+      add_key_sums(backward_.bias_gradients[n], begin_, count_, key_sums_[n]);
+    }
     if (is_additive(task_)) add_score_v(reinterpret_cast<T*>(sums.score_v));
     if (relative_.is_on()) finish_relative_rows();
+    if (parameters_ != nullptr) parameter_gradients_.finish(parameters_);
     return scaled_query_gradient();
   }
 
@@ -180,8 +187,8 @@ class BackwardBlock {
   // out depends on a sink through its weight alone: d out / d sink = -weight out. An out of 0, as that of a query
   // without keys, adds 0 whatever grad_out holds.
   template <Unit kUnit>
-  double grad_sink() const {
-    if (!has_sink(task_)) return 0;
+  void write_sink(double* sums) const {
+    if (!has_sink(task_)) return;
     const Tag<T> d;
     const Vec<T> sink = hn::Set(d, sink_of<kUnit, T>(task_));
     HWY_ALIGN T shares[kColumns];
@@ -190,11 +197,10 @@ class BackwardBlock {
       const Vec<T> weight = power<kUnit, T>(hn::Sub(sink, hn::Load(d, log_sum_exp_ + at)));
       hn::Store(hn::Mul(weight, hn::Load(d, products_ + at)), d, shares + at);
     }
-    double sum = 0;
     for (std::int64_t i = 0; i < count_; ++i) {
-      if (HWY_LIKELY(std::isfinite(shares[i])) || has_output(i)) sum -= static_cast<double>(shares[i]);
+      const bool counts = HWY_LIKELY(std::isfinite(shares[i])) || has_output(i);
+      if (counts) sums[i / kSumQueries<T>] -= static_cast<double>(shares[i]);
     }
-    return sum;
   }
 
   HWY_NOINLINE bool has_output(std::int64_t i) const {
@@ -239,26 +245,26 @@ class BackwardBlock {
     });
     for (int n = 0; n < backward_.bias_count; ++n) {
       add_to_plane<kVectors>(backward_.bias_gradients[n], begin_, count_, block - chunk + first_row,
-                             last - block - first_row, gradients_ + first_row * kColumns, third_tile_);
+                             last - block - first_row, gradients_ + first_row * kColumns, third_tile_, key_sums_[n]);
     }
     for (std::int64_t r = first_row; r < end_row; r += kTileRows) {
       const VectorRange range = taken[r / kTileRows];
       if (range.begin == range.end) continue;
       if (parameters_ != nullptr) {
-        add_parameter_gradients<kVectors>(task_, begin_, count_, block + r, gradients_ + r * kColumns, parameters_);
+        parameter_gradients_.add(block + r, gradients_ + r * kColumns, parameters_);
       }
       if (relative_.is_on()) relative_.add_gradients(gradients_ + r * kColumns, block + r);
       if (task_.common->soft_cap != 0) logits_.multiply_cap_slope(task_, block + r, gradients_ + r * kColumns);
       const std::int64_t in_chunk = block - chunk + r;
       const bool guarded = masked && !rows_are_finite_;
-      add_rows(weights_, r, range, guarded, grad_out_rows_, value_columns_,
+      const Queries queries = queries_in(range);
+      add_rows(weights_, r, queries, guarded, grad_out_rows_, value_columns_,
                reinterpret_cast<T*>(sums.value) + in_chunk * value_columns_);
       T* grad_keys = reinterpret_cast<T*>(sums.key) + in_chunk * query_columns_;
       if (is_additive(task_)) {
         differentiate_additive(block + r, gradients_ + r * kColumns, grad_keys);
       } else {
-        add_rows(gradients_, r, range, guarded, query_rows_, query_columns_, grad_keys);
-        if (double_.is_on()) add_rows(third_tile_, r, range, guarded, double_.query_rows(), query_columns_, grad_keys);
+        add_to_keys(r, queries, guarded, grad_keys);
       }
     }
     if (is_additive(task_)) return;
@@ -378,24 +384,40 @@ class BackwardBlock {
   }
 
   void add_score_v(T* sums) const {
-    const Tag<T> d;
     for (std::int64_t h = 0; h < task_.common->hidden; ++h) {
-      Vec<T> sum = hn::Load(d, grad_v_ + h * kColumns);
-      for (int c = 1; c < kVectors; ++c) sum = hn::Add(sum, hn::Load(d, grad_v_ + h * kColumns + c * kLanes<T>));
-      sums[h] += hn::GetLane(hn::SumOfLanes(d, sum));
+      for_each_query_sum<kVectors>(grad_v_ + h * kColumns, [&](T sum) { sums[h] += sum; });
     }
   }
 
-  // sums [kTileRows][columns] += tiles [kTileRows][query] x rows [query][columns], of the tile in row r and the queries
-  // in `range`. `guarded`: pairs whose weight is -0 are left out.
-  void add_rows(const T* tiles, std::int64_t r, VectorRange range, bool guarded, const T* rows, std::int64_t columns,
-                T* sums) const {
+  struct Queries {
+    std::int64_t first, count;
+  };
+  Queries queries_in(VectorRange range) const {
     const std::int64_t first = range.begin * kLanes<T>;
-    const std::int64_t queries = std::min<std::int64_t>(range.end * kLanes<T>, count_) - first;
-    const T* tile = tiles + r * kColumns + first;
-    rows += first * columns;
+    return {first, std::min<std::int64_t>(range.end * kLanes<T>, count_) - first};
+  }
+
+  // The gradient of the keys of the tile in row r; that of the double backward has two shares of each query, which
+  // alternate in one order, whatever the height of a block.
+  void add_to_keys(std::int64_t r, Queries queries, bool guarded, T* grad_keys) const {
+    if (!double_.is_on()) return add_rows(gradients_, r, queries, guarded, query_rows_, query_columns_, grad_keys);
+    const std::int64_t end = queries.first + queries.count;
+    for (std::int64_t first = queries.first; first < end; first += kSumQueries<T>) {
+      const Queries some{first, std::min<std::int64_t>(kSumQueries<T>, end - first)};
+      add_rows(gradients_, r, some, guarded, query_rows_, query_columns_, grad_keys);
+      add_rows(third_tile_, r, some, guarded, double_.query_rows(), query_columns_, grad_keys);
+    }
+  }
+
+  // sums [kTileRows][columns] += tiles [kTileRows][query] x rows [query][columns], of the tile in row r and these
+  // queries. `guarded`: pairs whose weight is -0 are left out.
+  void add_rows(const T* tiles, std::int64_t r, Queries of, bool guarded, const T* rows, std::int64_t columns,
+                T* sums) const {
+    const std::int64_t queries = of.count;
+    const T* tile = tiles + r * kColumns + of.first;
+    rows += of.first * columns;
     if (HWY_UNLIKELY(guarded)) {
-      return add_visible_rows(tile, weights_ + r * kColumns + first, rows, queries, columns, sums);
+      return add_visible_rows(tile, weights_ + r * kColumns + of.first, rows, queries, columns, sums);
     }
     std::int64_t left = columns / kLanes<T>;
     while (left > 0) {
@@ -457,8 +479,10 @@ class BackwardBlock {
   T* grad_v_;         // [hidden][kColumns], of additive scores
   T* tile_values_;    // [kTileRows][value_dim]
   RelativeRows<T, kVectors> relative_;
-  Rows queries_;                 // of the block, from row 0 on, of type T
-  T* parameters_ = nullptr;      // [parameter_count]
+  ParameterGradients<T, kVectors> parameter_gradients_;
+  HWY_ALIGN T key_sums_[kMaxPlanes][kColumns] = {};  // of biases that broadcast along keys
+  Rows queries_;                                     // of the block, from row 0 on, of type T
+  T* parameters_ = nullptr;                          // [parameter_count]
   bool narrows_ = false;         // vectors of queries that see nothing of a tile need no numbers there
   bool rows_are_finite_ = true;  // those of queries, their tangents, grad_out and out
 };

@@ -62,7 +62,7 @@ class BackwardCall {
   void run() {
     if (is_wide()) wide_ = Tensor::uninitialized(query_.shape(), problem_.accumulation);
     query_sum_ = is_wide() ? wide_.view() : query_;
-    parameters_.begin(schedule_.threads, schedule_.blocks);
+    parameters_.begin(schedule_.threads, schedule_.blocks * schedule_.sums_of_block());
     sum_chunks();
     parameters_.write();
   }
@@ -152,7 +152,7 @@ class BackwardCall {
     ScratchRoom memory = sum_scratch.get(schedule_.sum_bytes() + schedule_.wide_bytes);
     ChunkSums sums{memory.take_bytes(schedule_.key_bytes), memory.take_bytes(schedule_.value_bytes),
                    memory.take_bytes(schedule_.score_bytes)};
-    if (parameters_.are_wanted()) sums.parameters = parameters_.block(worker);
+    if (parameters_.are_wanted()) sums.parameters = parameters_.share(worker);
     const auto rows = static_cast<std::size_t>(divide_up(keys, kMostTileKeys) * kMostTileKeys);
     const auto chunk_rows = static_cast<std::size_t>(schedule_.chunk_keys);
     std::memset(sums.key, 0, schedule_.key_bytes / chunk_rows * rows);
@@ -171,28 +171,14 @@ class BackwardCall {
       head.forward.key = of_group.key;
       head.forward.value = of_group.value;
       // Late queries first: under a causal mask every chunk has work there, so that threads follow each other closely.
-      for (std::int64_t block = blocks - 1; block >= 0; --block) {
-        const std::int64_t begin = block * plan.block_queries;
-        const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
-        check_stop();
-        bias_.begin_block(bias_head, block, head);
-        sums.sink = parameters_.sink_share(b, h, block);
-        const std::byte* share = keys == 0 || begin >= end ? nullptr
-                                                           : attend_backward(head, begin, end, chunk, sums,
-                                                                             block_scratch.get(plan.scratch_bytes));
-        bias_.end_block(bias_head, block);
-        if (share != nullptr && parameters_.are_wanted()) parameters_.finish_block(worker);
-        if (!query_ || begin >= end) continue;
-        const KeyRange seen = keys_of_queries(head.forward, begin, end);
-        if (share == nullptr) {
-          if (chunk == 0 && seen.first == seen.last) clear_query_rows(b, h, begin, end);
-          continue;
+      const std::int64_t in_order = kOrderedQueries / plan.block_queries;
+      for (std::int64_t first = (blocks - 1) / in_order * in_order; first >= 0; first -= in_order) {
+        bool is_seen = false;
+        for (std::int64_t block = first; block < std::min(first + in_order, blocks); ++block) {
+          const bool sees = run_block(bias_head, head, block, sums, block_scratch, ordered_sums);
+          is_seen = is_seen || sees;
         }
-        const std::int64_t sum = (b * problem_.heads + h) * blocks + block;
-        const std::int64_t predecessors = chunk / kChunkKeys - seen.first / kChunkKeys;
-        ordered_sums.wait_for(sum, predecessors);
-        add_query_rows(b, h, begin, end, share, predecessors);
-        ordered_sums.finish(sum);
+        if (is_seen && parameters_.are_wanted()) parameters_.finish_share(worker);
       }
       bias_.end_head(bias_head);
       if (parameters_.are_wanted()) parameters_.finish_chunk(worker, b, h, b * chunks + chunk / kChunkKeys);
@@ -205,6 +191,35 @@ class BackwardCall {
     ordered_sums.wait_for(last_place, index);
     add_score_v(sums.score_v, scale);
     ordered_sums.finish(last_place);
+  }
+
+  // A block of queries of a head against the chunk; whether they see any of it.
+  bool run_block(const BiasGradients::Head& bias_head, BackwardTask& head, std::int64_t block, ChunkSums& sums,
+                 Scratch& block_scratch, OrderedSums& ordered_sums) {
+    const BackwardPlan& plan = schedule_.kernel;
+    const std::int64_t b = bias_head.sequence, h = bias_head.head, chunk = bias_head.chunk;
+    const std::int64_t begin = block * plan.block_queries;
+    const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
+    check_stop();
+    bias_.begin_block(bias_head, block, head);
+    sums.sink = parameters_.sink_sums(b, h, block * schedule_.sums_of_block());
+    const std::byte* share =
+        bias_head.keys == 0 || begin >= end
+            ? nullptr
+            : attend_backward(head, begin, end, chunk, sums, block_scratch.get(plan.scratch_bytes));
+    bias_.end_block(bias_head, block);
+    if (!query_ || begin >= end) return share != nullptr;
+    const KeyRange seen = keys_of_queries(head.forward, begin, end);
+    if (share == nullptr) {
+      if (chunk == 0 && seen.first == seen.last) clear_query_rows(b, h, begin, end);
+      return false;
+    }
+    const std::int64_t sum = (b * problem_.heads + h) * schedule_.blocks + block;
+    const std::int64_t predecessors = chunk / kChunkKeys - seen.first / kChunkKeys;
+    ordered_sums.wait_for(sum, predecessors);
+    add_query_rows(b, h, begin, end, share, predecessors);
+    ordered_sums.finish(sum);
+    return true;
   }
 
   void add_score_v(const std::byte* sums, double scale) const {

@@ -61,7 +61,9 @@ void write_rows(const RowsToWrite& rows, Dtype type, double scale) {
 template <class T>
 BackwardPlan plan_typed(const BackwardTask& backward) {
   const AttentionTask& task = backward.forward;
+  static_assert(kOrderedQueries % kTileColumns<T> == 0);
   return {.block_queries = kTileColumns<T>,
+          .sum_queries = kSumQueries<T>,
           .score_dim = score_dim(task),
           .key_columns = whole_vectors<T>(score_dim(task)),
           .value_columns = whole_vectors<T>(task.common->value_dim),

@@ -25,10 +25,15 @@ struct BackwardTask {
 
 struct BackwardPlan {
   std::int64_t block_queries = 0;
+  std::int64_t sum_queries = 0;                     // of a block, whose share of a sink's gradient is one sum
   std::int64_t score_dim = 0;                       // of queries and keys; of their hidden layers for additive scores
   std::int64_t key_columns = 0, value_columns = 0;  // row lengths of the sums over queries: sizes rounded up to vectors
   std::size_t scratch_bytes = 0;
 };
+
+// Queries whose blocks follow each other in order, whatever the height of a block: the order of sums over queries is
+// one on every target.
+inline constexpr std::int64_t kOrderedQueries = 48;
 
 BackwardPlan plan_backward(const BackwardTask& task);
 
@@ -54,7 +59,7 @@ struct ChunkSums {
   std::byte* value;
   std::byte* score_v = nullptr;
   std::byte* parameters = nullptr;  // of tables and slopes, parameter_count() numbers; nullptr: not wanted
-  double* sink = nullptr;           // of the block's queries, written with their first chunk; nullptr: not wanted
+  double* sink = nullptr;           // of each sum_queries of the block, 0 before their first chunk; nullptr: not wanted
 };
 
 // Adds the share of queries begin <= i < end to `sums`, for keys of the chunk that begins at `chunk`. Returns the

@@ -38,7 +38,7 @@ BackwardSchedule::BackwardSchedule(const AttentionProblem& problem, const Attent
     shared += ordered_sums + bias.ordered_sum_bytes(blocks, chunks);
     of_thread = kernel.scratch_bytes + sum_bytes() + wide_bytes;
   }
-  shared += parameters.shared_bytes(blocks);
+  shared += parameters.shared_bytes(blocks * sums_of_block());
   const auto busy = [&](int count) { return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, count)); };
   const auto bytes = [&](int count) {
     const auto workers = static_cast<std::size_t>(busy(count));

@@ -38,8 +38,9 @@ struct BackwardSchedule {
   bool empty = true;  // no pair of a query and a key
   BackwardPlan kernel;
   std::int64_t chunks = 0, blocks = 0;  // of keys and of queries, of the longest sequence
-  std::int64_t tasks = 0;               // chunks of keys of each key/value head
-  int threads = 1;                      // that have something to do: as many as asked for, or as the limit allows
+  std::int64_t sums_of_block() const { return empty ? 0 : kernel.block_queries / kernel.sum_queries; }
+  std::int64_t tasks = 0;  // chunks of keys of each key/value head
+  int threads = 1;         // that have something to do: as many as asked for, or as the limit allows
   int asked_threads = 1, allowed_threads = 1;  // allowed: by the memory limit
 
   std::int64_t chunk_keys = 0;  // of a chunk at most, in whole tiles

@@ -50,9 +50,9 @@ ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOpt
   count_ = parameter_count(problem.task(0, 0));
 }
 
-std::size_t ParameterSums::shared_bytes(std::int64_t blocks) const {
+std::size_t ParameterSums::shared_bytes(std::int64_t sums) const {
   std::int64_t numbers = count_ > 0 ? problem_.heads * (count_ + problem_.batch) : 0;
-  if (gradients_.sinks) numbers += problem_.batch * problem_.heads * blocks;
+  if (gradients_.sinks) numbers += problem_.batch * problem_.heads * sums;
   return static_cast<std::size_t>(numbers + problem_.heads) * sizeof(double);
 }
 
@@ -67,23 +67,23 @@ std::size_t ParameterSums::written_bytes() const {
   return static_cast<std::size_t>(most) * sizeof(double);
 }
 
-void ParameterSums::begin(int threads, std::int64_t blocks) {
-  if (gradients_.sinks) sinks_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads * blocks));
+void ParameterSums::begin(int threads, std::int64_t sums) {
+  if (gradients_.sinks) sinks_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads * sums));
   if (count_ == 0) return;
   heads_.resize(static_cast<std::size_t>(problem_.heads * count_));
   slopes_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads));
   for (int worker = 0; worker < threads; ++worker) {
-    blocks_.push_back(Tensor::zeros({count_}, problem_.accumulation));
+    shares_.push_back(Tensor::zeros({count_}, problem_.accumulation));
     chunks_.emplace_back(static_cast<std::size_t>(count_));
   }
 }
 
-std::byte* ParameterSums::block(int worker) { return blocks_[static_cast<std::size_t>(worker)].view().bytes(); }
+std::byte* ParameterSums::share(int worker) { return shares_[static_cast<std::size_t>(worker)].view().bytes(); }
 
-void ParameterSums::finish_block(int worker) {
+void ParameterSums::finish_share(int worker) {
   const auto thread = static_cast<std::size_t>(worker);
   const auto move = [&]<class T>(T) {
-    T* from = blocks_[thread].data<T>();
+    T* from = shares_[thread].data<T>();
     for (double& sum : chunks_[thread]) {
       sum += static_cast<double>(*from);
       *from++ = 0;
@@ -102,10 +102,10 @@ void ParameterSums::finish_chunk(int worker, std::int64_t b, std::int64_t h, std
   std::fill(share.begin(), share.end(), 0.0);
 }
 
-double* ParameterSums::sink_share(std::int64_t b, std::int64_t h, std::int64_t block) {
+double* ParameterSums::sink_sums(std::int64_t b, std::int64_t h, std::int64_t sum) {
   if (sinks_.empty()) return nullptr;
-  const std::size_t blocks = sinks_.size() / static_cast<std::size_t>(problem_.batch * problem_.heads);
-  return &sinks_[static_cast<std::size_t>(b * problem_.heads + h) * blocks + static_cast<std::size_t>(block)];
+  const std::size_t sums = sinks_.size() / static_cast<std::size_t>(problem_.batch * problem_.heads);
+  return &sinks_[static_cast<std::size_t>(b * problem_.heads + h) * sums + static_cast<std::size_t>(sum)];
 }
 
 void ParameterSums::write() const {
@@ -161,8 +161,8 @@ void ParameterSums::write_sinks() const {
   Tensor sums = Tensor::zeros({problem_.heads}, Dtype::f64);
   const auto heads = static_cast<std::size_t>(problem_.heads);
   const std::size_t all = static_cast<std::size_t>(problem_.batch) * heads;
-  const std::size_t blocks = all == 0 ? 0 : sinks_.size() / all;
-  for (std::size_t i = 0; i < sinks_.size(); ++i) sums.data<double>()[i / blocks % heads] += sinks_[i];
+  const std::size_t of_head = all == 0 ? 0 : sinks_.size() / all;
+  for (std::size_t i = 0; i < sinks_.size(); ++i) sums.data<double>()[i / of_head % heads] += sinks_[i];
   convert(sums, gradients_.sinks);
 }
 

@@ -15,6 +15,7 @@
 #include "attention/extras/weight_sums.h"
 #include "attention/tile/attention_task.h"
 #include "attention/tile/logits-inl.h"
+#include "attention/tile/query_sums-inl.h"
 #include "attention/tile/sinks-inl.h"
 #include "attention/tile/tile_walk-inl.h"
 #include "core/mathematics.h"
@@ -36,23 +37,25 @@ class RowEntropy {
     }
   }
 
-  // The logits of a tile of keys, -infinity where hidden, of vectors first <= c < last of queries.
-  void add(int first, int last, const Tile& logits) {
+  // The logits of a tile of keys, -infinity where hidden, of vectors begin <= c < end of queries.
+  void add(int begin, int end, const Tile& logits) {
     const Tag<T> d;
     const Vec<T> unit = unit_of<kUnit, T>(task_);
-    for (int c = first; c < last; ++c) {
+    for (int c = begin; c < end; ++c) {
       const int at = c * kLanes<T>;
       const Vec<T> maximum = hn::Load(d, state_.maximum + at);
-      Vec<T> weighted = hn::Zero(d);
-      for (int r = 0; r < kTileRows; ++r) {
-        const Vec<T> relative = hn::Sub(hn::Mul(logits[r][c], unit), maximum);
-        const Vec<T> weight = power<kUnit, T>(relative);
-        // A weight of 0 has no share, and its logit may be infinite.
-        weighted = hn::Add(weighted, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, relative)));
+      for (int first = 0; first < kTileRows; first += kStepRows) {
+        Vec<T> weighted = hn::Zero(d);
+        for (int r = first; r < first + kStepRows; ++r) {
+          const Vec<T> relative = hn::Sub(hn::Mul(logits[r][c], unit), maximum);
+          const Vec<T> weight = power<kUnit, T>(relative);
+          // A weight of 0 has no share, and its logit may be infinite.
+          weighted = hn::Add(weighted, hn::IfThenZeroElse(hn::Eq(weight, hn::Zero(d)), hn::Mul(weight, relative)));
+        }
+        HWY_ALIGN T share[kLanes<T>];
+        hn::Store(weighted, d, share);
+        for (int lane = 0; lane < kLanes<T>; ++lane) weighted_[at + lane] += share[lane];
       }
-      HWY_ALIGN T share[kLanes<T>];
-      hn::Store(weighted, d, share);
-      for (int lane = 0; lane < kLanes<T>; ++lane) weighted_[at + lane] += share[lane];
     }
   }
 
@@ -202,9 +205,7 @@ class ExtrasPass {
         weight_tile_(scratch),
         logit_tile_(scratch + kTileRows * kColumns) {
     for (std::int64_t i = 0; task_.block_weights != nullptr && i < count_; ++i) {
-      const std::int64_t part = (begin_ + i) * task_.common->block_rows / task_.q_len;
-      if (spans_ == 0 || span_part_[spans_ - 1] != part) span_part_[spans_++] = part;
-      span_end_[spans_ - 1] = static_cast<int>(i) + 1;
+      part_[i] = (begin_ + i) * task_.common->block_rows / task_.q_len;
     }
   }
 
@@ -221,6 +222,7 @@ class ExtrasPass {
                               });
     }
     fill_planes(task_.common->row_length);
+    finish_column();
     if (wants_sums(task_)) turn_.finish();
     if (wants_entropy()) entropy_.write(begin_, count_);
   }
@@ -259,6 +261,7 @@ class ExtrasPass {
     write_chosen(key, rows);
     written_ = key + rows;
     if (!wants_sums(task_)) return;
+    move_to_column(key);  // before this block's turn in that segment is over
     turn_.reach(key, key + rows);
     for (std::int64_t r = 0; r < rows; ++r) add_sums(key + r, weight_tile_ + r * kColumns);
   }
@@ -355,22 +358,29 @@ class ExtrasPass {
   }
 
   // One key's weights into the sums over queries.
-  void add_sums(std::int64_t key, const T* weights) const {
-    const Tag<T> d;
-    Vec<T> total = hn::Load(d, weights);
-    for (int c = 1; c < kVectors; ++c) total = hn::Add(total, hn::Load(d, weights + c * kLanes<T>));
-    const double sum = hn::GetLane(hn::SumOfLanes(d, total));
-    if (task_.received.data != nullptr) reinterpret_cast<double*>(task_.received.data)[key] += sum;
+  void add_sums(std::int64_t key, const T* weights) {
+    if (task_.received.data != nullptr) {
+      double& received = reinterpret_cast<double*>(task_.received.data)[key];
+      for_each_query_sum<kVectors>(weights, [&](T sum) { received += static_cast<double>(sum); });
+    }
     if (task_.block_weights == nullptr) return;
-    double* column = reinterpret_cast<double*>(task_.block_weights) + key * task_.common->block_columns / task_.k_len;
-    if (spans_ == 1) {
-      column[span_part_[0] * task_.common->block_columns] += sum;
-      return;
-    }
-    for (int span = 0, i = 0; span < spans_; ++span) {
-      double& part = column[span_part_[span] * task_.common->block_columns];
-      for (; i < span_end_[span]; ++i) part += weights[i];
-    }
+    move_to_column(key);
+    for (int i = 0; i < kColumns; ++i) column_sums_[i] += static_cast<double>(weights[i]);
+  }
+
+  // The parts that a key belongs to are sums of each query's keys first, added in order of queries when the last of
+  // these keys is over.
+  void move_to_column(std::int64_t key) {
+    if (task_.block_weights == nullptr) return;
+    const std::int64_t next = key * task_.common->block_columns / task_.k_len;
+    if (next != column_) finish_column();
+    column_ = next;
+  }
+  void finish_column() {
+    if (task_.block_weights == nullptr || column_ < 0) return;
+    double* to = reinterpret_cast<double*>(task_.block_weights) + column_;
+    for (std::int64_t i = 0; i < count_; ++i) to[part_[i] * task_.common->block_columns] += column_sums_[i];
+    std::fill_n(column_sums_, kColumns, 0.0);
   }
 
   const AttentionTask& task_;
@@ -383,10 +393,10 @@ class ExtrasPass {
   T* weight_tile_;
   T* logit_tile_;
   std::int64_t written_ = 0;  // keys of the planes
-  // Runs of queries that belong to one part of the block sums: where each ends, and its part.
-  int spans_ = 0;
-  std::int64_t span_part_[kColumns];
-  int span_end_[kColumns];
+  // Of the averages over parts: each query's row of them, its sum over the keys so far of a column, and this column.
+  std::int64_t part_[kColumns];
+  double column_sums_[kColumns] = {};
+  std::int64_t column_ = -1;
 };
 
 }  // namespace qkv::HWY_NAMESPACE

@@ -131,6 +131,9 @@ class ForwardBlock {
   static constexpr int kColumns = kVectors * kLanes<T>;
   using State = SoftmaxState<T, kVectors>;
   using Part = ForwardPart<T, kVectors>;
+  // Their largest logits decide together whether a maximum moves.
+  static constexpr int kTileSteps = kTileRows / kStepRows;
+
   using Tile = Vec<T>[kTileRows][kVectors];
   using VectorRange = typename Visibility<T, kVectors>::VectorRange;
   using Coverage = typename Visibility<T, kVectors>::Coverage;
@@ -330,36 +333,81 @@ class ForwardBlock {
   template <Unit kUnit, bool kMasked, int kCount>
   HWY_INLINE void absorb(const Place& place, const Vec<T> (&tile)[kTileRows][kCount],
                          std::type_identity_t<const Lanes (*)[kCount]> hidden, State& state, T* out) {
-    const Tag<T> d;
     const std::int64_t column = place.vector * kLanes<T>;
-    Vec<T> top[kCount];
+    Vec<T> tops[kTileSteps][kCount], top[kCount];
     QKV_UNROLL for (int c = 0; c < kCount; ++c) {
-      top[c] = tile[0][c];
-      QKV_UNROLL for (int r = 1; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
+      QKV_UNROLL for (int step = 0; step < kTileSteps; ++step) {
+        tops[step][c] = tile[step * kStepRows][c];
+        QKV_UNROLL for (int r = 1; r < kStepRows; ++r) {
+          tops[step][c] = hn::Max(tops[step][c], tile[step * kStepRows + r][c]);
+        }
+      }
+      top[c] = tops[0][c];
+      QKV_UNROLL for (int step = 1; step < kTileSteps; ++step) top[c] = hn::Max(top[c], tops[step][c]);
     }
     if (HWY_UNLIKELY(wants_row_maximum_)) {
-      QKV_UNROLL for (int c = 0; c < kCount; ++c) {
-        T* at = row_maximum_ + column + c * kLanes<T>;
-        hn::Store(hn::Max(hn::Load(d, at), top[c]), d, at);
-      }
+      QKV_UNROLL for (int step = 0; step < kTileSteps; ++step) raise_row_maximum(column, tops[step]);
     }
     if (HWY_UNLIKELY(top_keys_.is_on())) top_keys_.add(place.block + place.row, place.vector, tile);
-    const Vec<T> unit = unit_of<kUnit, T>(task_);
-    if (HWY_UNLIKELY(state.is_exceeded_by(top, unit, place.vector))) {
-      Vec<T> factor[kCount];
-      state.template move_maximum<kUnit>(top, unit, place.vector, factor);
-      scale_columns(weights_ + place.first_row * kColumns + column, kColumns, place.row - place.first_row, factor);
-      scale_columns(out + column, kColumns, task_.common->value_dim, factor);
+    if (HWY_LIKELY(!state.is_exceeded_by(top, unit_of<kUnit, T>(task_), place.vector))) {
+      return weigh<kUnit, kMasked, kTileRows>(place, /*first=*/0, tile, hidden, state);
     }
+    // Copies, so that the tile itself stays in registers.
+    Vec<T> rows[kTileRows][kCount];
+    Lanes marks[kTileRows][kCount];
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+        rows[r][c] = tile[r][c];
+        if constexpr (kMasked) marks[r][c] = hidden[r][c];
+      }
+    }
+    absorb_steps<kUnit, kMasked>(place, rows, marks, tops, state, out);
+  }
+
+  // The same for a tile that moves a maximum: step by step.
+  template <Unit kUnit, bool kMasked, int kCount>
+  HWY_NOINLINE void absorb_steps(const Place& place, const Vec<T> (&tile)[kTileRows][kCount],
+                                 const Lanes (&hidden)[kTileRows][kCount], const Vec<T> (&tops)[kTileSteps][kCount],
+                                 State& state, T* out) {
+    const std::int64_t column = place.vector * kLanes<T>;
+    const Vec<T> unit = unit_of<kUnit, T>(task_);
+    for (int step = 0; step < kTileSteps; ++step) {
+      if (state.is_exceeded_by(tops[step], unit, place.vector)) {
+        const std::int64_t before = place.row + step * kStepRows - place.first_row;
+        Vec<T> factor[kCount];
+        state.template move_maximum<kUnit>(tops[step], unit, place.vector, factor);
+        scale_columns(weights_ + place.first_row * kColumns + column, kColumns, before, factor);
+        scale_columns(out + column, kColumns, task_.common->value_dim, factor);
+      }
+      weigh<kUnit, kMasked, kStepRows>(place, step * kStepRows, tile, hidden, state);
+    }
+  }
+
+  template <int kCount>
+  HWY_INLINE void raise_row_maximum(std::int64_t column, const Vec<T> (&top)[kCount]) {
+    const Tag<T> d;
+    QKV_UNROLL for (int c = 0; c < kCount; ++c) {
+      T* at = row_maximum_ + column + c * kLanes<T>;
+      hn::Store(hn::Max(hn::Load(d, at), top[c]), d, at);
+    }
+  }
+
+  // The weights of the tile's rows from `first` on, kRows of them.
+  template <Unit kUnit, bool kMasked, int kRows, int kCount>
+  HWY_INLINE void weigh(const Place& place, int first, const Vec<T> (&tile)[kTileRows][kCount],
+                        std::type_identity_t<const Lanes (*)[kCount]> hidden, State& state) {
+    const Tag<T> d;
+    const std::int64_t column = place.vector * kLanes<T>;
+    const Vec<T> unit = unit_of<kUnit, T>(task_);
     T* weights = weights_ + place.row * kColumns + column;
     QKV_UNROLL for (int c = 0; c < kCount; ++c) {
       const Vec<T> maximum = hn::Load(d, state.maximum + column + c * kLanes<T>);
       Vec<T> sum = hn::Load(d, state.block + column + c * kLanes<T>);
-      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-        Vec<T> weight = Product::template weight<kUnit, T>(hn::Sub(hn::Mul(tile[r][c], unit), maximum));
+      QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+        Vec<T> weight = Product::template weight<kUnit, T>(hn::Sub(hn::Mul(tile[first + r][c], unit), maximum));
         sum = hn::Add(sum, weight);
-        if constexpr (kMasked) weight = hn::IfThenElse(hidden[r][c], hn::Set(d, T(-0.0)), weight);
-        hn::Store(weight, d, weights + r * kColumns + c * kLanes<T>);
+        if constexpr (kMasked) weight = hn::IfThenElse(hidden[first + r][c], hn::Set(d, T(-0.0)), weight);
+        hn::Store(weight, d, weights + (first + r) * kColumns + c * kLanes<T>);
       }
       hn::Store(sum, d, state.block + column + c * kLanes<T>);
     }

@@ -24,28 +24,11 @@ inline constexpr int kHeadTile = 4;
 inline constexpr int kHeadTile = 2;
 #endif
 inline constexpr int kKeyTile = 4;  // keys whose sums are finished together
-// Of these, how many are read side by side.
-template <class S>
-inline constexpr int kKeysAbreast = sizeof(S) == 2 ? kKeyTile : 1;
+// Of these, how many are read side by side, so that their sums stay in registers.
+template <class T, class S>
+inline constexpr int kKeysAbreast = sizeof(S) == 2 ? HWY_MAX(1, kKeyTile / kSumVectors<T>) : 1;
 
 #if HWY_TARGET != HWY_SCALAR
-// The sum of the vector's blocks of 128 bits.
-template <class T>
-HWY_INLINE void store_blocks(Vec<T> x, T* to) {
-  constexpr int kBlock = 16 / sizeof(T);
-  if constexpr (kLanes<T> == 4 * kBlock) {
-    const hn::Half<Tag<T>> half;
-    const auto sum = hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x));
-    const hn::Half<decltype(half)> quarter;
-    hn::Store(hn::Add(hn::LowerHalf(quarter, sum), hn::UpperHalf(quarter, sum)), quarter, to);
-  } else if constexpr (kLanes<T> == 2 * kBlock) {
-    const hn::Half<Tag<T>> half;
-    hn::Store(hn::Add(hn::LowerHalf(half, x), hn::UpperHalf(half, x)), half, to);
-  } else {
-    hn::Store(x, Tag<T>(), to);
-  }
-}
-
 // Lanes of two vectors, added by pairs and mixed: halves of `tag`'s width from the one and the other.
 template <class T, class D>
 HWY_INLINE Vec<T> join(D tag, Vec<T> a, Vec<T> b) {
@@ -53,53 +36,82 @@ HWY_INLINE Vec<T> join(D tag, Vec<T> a, Vec<T> b) {
   const auto x = hn::BitCast(tag, a), y = hn::BitCast(tag, b);
   return hn::Add(hn::BitCast(d, hn::InterleaveLower(tag, x, y)), hn::BitCast(d, hn::InterleaveUpper(tag, x, y)));
 }
+
+// The upper halves of two vectors added to the lower ones, those of a in front.
+template <class T>
+HWY_INLINE Vec<T> join_halves(Vec<T> a, Vec<T> b) {
+  const Tag<T> d;
+  return hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+}
 #endif
 
-// to[j] = the sum of sum[j]'s lanes, by the same additions for each j: a third of the work of one sum after the other.
+// to[j] = the sum of sum[j]'s lanes, as LaneSums::total() adds them up: a third of the work of one sum after the other.
 template <class T>
 HWY_INLINE void store_sums(const Vec<T> (&sum)[kKeyTile], T* to) {
-#if HWY_TARGET == HWY_SCALAR
-  for (int j = 0; j < kKeyTile; ++j) to[j] = hn::GetLane(sum[j]);
-#else
-  const Tag<T> d;
+  [[maybe_unused]] const Tag<T> d;
+#if HWY_TARGET == HWY_AVX3
+  const Vec<T> ab = join_halves<T>(sum[0], sum[1]), cd = join_halves<T>(sum[2], sum[3]);
+  if constexpr (sizeof(T) == 4) {
+    const Vec<T> evens{_mm512_shuffle_f32x4(ab.raw, cd.raw, 0x88)}, odds{_mm512_shuffle_f32x4(ab.raw, cd.raw, 0xdd)};
+    Vec<T> all = hn::Add(evens, odds);
+    all = hn::Add(all, hn::Shuffle1032(all));
+    all = hn::Add(all, hn::Shuffle2301(all));
+    const __m512i firsts = _mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12));
+    _mm_store_ps(to, _mm512_castps512_ps128(_mm512_permutexvar_ps(firsts, all.raw)));
+  } else {
+    const Vec<T> evens{_mm512_shuffle_f64x2(ab.raw, cd.raw, 0x88)}, odds{_mm512_shuffle_f64x2(ab.raw, cd.raw, 0xdd)};
+    Vec<T> all = hn::Add(evens, odds);
+    all = hn::Add(all, hn::Shuffle01(all));
+    const __m512i firsts = _mm512_castsi256_si512(_mm256_setr_epi64x(0, 2, 4, 6));
+    _mm256_store_pd(to, _mm512_castpd512_pd256(_mm512_permutexvar_pd(firsts, all.raw)));
+  }
+#elif HWY_TARGET == HWY_AVX2
+  const hn::Half<Tag<T>> half;
+  Vec<T> all = join<T>(d, join_halves<T>(sum[0], sum[1]), join_halves<T>(sum[2], sum[3]));
+  if constexpr (sizeof(T) == 4) all = hn::Add(all, hn::Shuffle1032(all));
+  const auto low = hn::LowerHalf(half, all), high = hn::UpperHalf(half, all);
+  hn::Store(hn::InterleaveLower(half, low, high), half, to);
+  if constexpr (sizeof(T) == 8) hn::Store(hn::InterleaveUpper(half, low, high), half, to + 2);
+#elif HWY_TARGET != HWY_SCALAR
   const Vec<T> low = join<T>(d, sum[0], sum[1]), high = join<T>(d, sum[2], sum[3]);
   if constexpr (sizeof(T) == 8) {
-    store_blocks<T>(low, to);
-    store_blocks<T>(high, to + 2);
+    hn::Store(low, d, to);
+    hn::Store(high, d, to + 2);
   } else {
-    store_blocks<T>(join<T>(hn::RepartitionToWide<Tag<T>>(), low, high), to);
+    hn::Store(join<T>(hn::RepartitionToWide<Tag<T>>(), low, high), d, to);
   }
+#else
+  for (int j = 0; j < kKeyTile; ++j) to[j] = hn::GetLane(sum[j]);
 #endif
 }
 
-// logits[h][j] = queries[h] . keys[j]; one order of additions per pair, whatever the tile.
+// logits[h][j] = queries[h] . keys[j]; one order of additions per pair, whatever the tile. Queries have zeros up to
+// whole lanes of sums.
 template <int kKeys, int kHeads, class T, class S>
 HWY_INLINE void dot_tile(const S* HWY_RESTRICT keys, std::int64_t step, const T* HWY_RESTRICT queries,
                          std::int64_t query_step, std::int64_t size, T* HWY_RESTRICT logits) {
   const Tag<T> d;
-  const std::int64_t vectors = size / kLanes<T> * kLanes<T>;
   Vec<T> sum[kHeads][kKeyTile];
   QKV_UNROLL for (int h = 0; h < kHeads; ++h) { QKV_UNROLL for (int j = 0; j < kKeyTile; ++j) sum[h][j] = hn::Zero(d); }
-  constexpr int kAbreast = std::min(kKeys, kKeysAbreast<S>);
+  constexpr int kAbreast = std::min(kKeys, kKeysAbreast<T, S>);
   QKV_UNROLL for (int j = 0; j < kKeys; j += kAbreast) {
-    for (std::int64_t e = 0; e < vectors; e += kLanes<T>) {
+    LaneSums<T> sums[kHeads][kAbreast];
+    for_each_vector<T>(size, [&](int v, std::int64_t e, auto lanes) HWY_ATTR {
       Vec<T> key[kAbreast];
-      QKV_UNROLL for (int i = 0; i < kAbreast; ++i) key[i] = load_as(d, keys + (j + i) * step + e);
+      QKV_UNROLL for (int i = 0; i < kAbreast; ++i) key[i] = load_lanes_as<T>(lanes, keys + (j + i) * step + e);
       QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
         const Vec<T> query = hn::Load(d, queries + h * query_step + e);
-        QKV_UNROLL for (int i = 0; i < kAbreast; ++i) sum[h][j + i] = hn::MulAdd(key[i], query, sum[h][j + i]);
+        QKV_UNROLL for (int i = 0; i < kAbreast; ++i) sums[h][i].multiply_add(v, key[i], query);
       }
+    });
+    QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
+      QKV_UNROLL for (int i = 0; i < kAbreast; ++i) sum[h][j + i] = sums[h][i].folded();
     }
   }
   QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
     HWY_ALIGN T totals[kKeyTile];
     store_sums<T>(sum[h], totals);
-    QKV_UNROLL for (int j = 0; j < kKeys; ++j) {
-      for (std::int64_t e = vectors; e < size; ++e) {
-        totals[j] += queries[h * query_step + e] * static_cast<T>(keys[j * step + e]);
-      }
-      logits[h * kChunkKeys + j] = totals[j];
-    }
+    QKV_UNROLL for (int j = 0; j < kKeys; ++j) logits[h * kChunkKeys + j] = totals[j];
   }
 }
 

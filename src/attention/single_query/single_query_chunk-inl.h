@@ -99,10 +99,11 @@ template <class S>
 inline constexpr int kValueVectors = kValueTile / kValueHeads<S>;
 
 // out[h][e] += sum over keys of weights[h][j] * values[j][e], in order of keys. kSkip: hidden keys (weight -0) are left
-// out.
-template <int kHeads, int kCount, bool kSkip, class T, class S>
+// out. `lanes`: of the last vector.
+template <int kHeads, int kCount, bool kSkip, class T, class S, class Lanes = WholeLanes<T>>
 HWY_INLINE void sum_values(const S* HWY_RESTRICT values, std::int64_t step, std::int64_t keys,
-                           const T* HWY_RESTRICT weights, T* HWY_RESTRICT out, std::int64_t out_step) {
+                           const T* HWY_RESTRICT weights, T* HWY_RESTRICT out, std::int64_t out_step,
+                           const Lanes& lanes = {}) {
   const Tag<T> d;
   Vec<T> sum[kHeads][kCount];
   QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
@@ -110,7 +111,8 @@ HWY_INLINE void sum_values(const S* HWY_RESTRICT values, std::int64_t step, std:
   }
   for (std::int64_t j = 0; j < keys; ++j, values += step) {
     Vec<T> value[kCount];
-    QKV_UNROLL for (int c = 0; c < kCount; ++c) value[c] = load_as(d, values + c * kLanes<T>);
+    QKV_UNROLL for (int c = 0; c + 1 < kCount; ++c) value[c] = load_as(d, values + c * kLanes<T>);
+    value[kCount - 1] = load_lanes_as<T>(lanes, values + (kCount - 1) * kLanes<T>);
     QKV_UNROLL for (int h = 0; h < kHeads; ++h) {
       const T weight = weights[h * kChunkKeys + j];
       if (kSkip && std::signbit(weight)) continue;
@@ -126,7 +128,7 @@ HWY_INLINE void sum_values(const S* HWY_RESTRICT values, std::int64_t step, std:
 template <class T>
 struct SingleQueryScratch {
   SingleQueryScratch(const AttentionTask& task, std::int64_t heads)
-      : query_step(whole_vectors<T>(task.common->key_dim)),
+      : query_step(whole_sum_lanes<T>(task.common->key_dim)),
         word_step(task.key.type == Dtype::bf16 ? whole_vectors<T>((task.common->key_dim + 1) / 2) : 0),
         queries(heads * query_step),
         words(heads * word_step),
@@ -191,7 +193,9 @@ class SingleQueryChunk {
     const Tag<T> d;
     for (std::int64_t h = 0; h < heads_; ++h) {
       T* query = queries_ + h * query_step_;
-      convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), tasks_[h].common->query_dim, query);
+      const std::int64_t size = tasks_[h].common->query_dim;
+      convert_row(reinterpret_cast<const S*>(tasks_[h].query.data), size, query);
+      std::fill(query + size, query + query_step_, T(0));
       if (!tasks_[h].is_plain || tasks_[h].common->scale > 0) continue;
       for (std::int64_t e = 0; e < query_step_; e += kLanes<T>) {
         hn::Store(hn::Neg(hn::Load(d, query + e)), d, query + e);
@@ -264,7 +268,7 @@ class SingleQueryChunk {
   }
 #endif
 
-  // Scale, soft cap and bias of natural logits, and boolean masks, of head h; -infinity around, to whole vectors.
+  // Scale, soft cap and bias of natural logits, and boolean masks, of head h; -infinity around, to whole lanes of sums.
   void finish_logits(std::int64_t h) {
     const AttentionTask& task = tasks_[h];
     T* logits = logits_ + h * kChunkKeys;
@@ -273,8 +277,8 @@ class SingleQueryChunk {
       for (std::int64_t j = begin; j < end; ++j) logits[j] *= static_cast<T>(task.common->scale);
     }
     LogitTerms<T, 1>::apply({task, chunk_, begin, end, logits, queries_ + h * query_step_});
-    std::fill(logits + begin / kLanes<T> * kLanes<T>, logits + begin, -kInfinity<T>);
-    std::fill(logits + end, logits + whole_vectors<T>(end), -kInfinity<T>);
+    std::fill(logits + begin / kSumLanes<T> * kSumLanes<T>, logits + begin, -kInfinity<T>);
+    std::fill(logits + end, logits + whole_sum_lanes<T>(end), -kInfinity<T>);
     hide(h, -kInfinity<T>);
   }
 
@@ -289,19 +293,22 @@ class SingleQueryChunk {
     const Tag<T> d;
     finish_logits(h);
     T* logits = logits_ + h * kChunkKeys;
-    const std::int64_t begin = (first_ - chunk_) / kLanes<T> * kLanes<T>, end = last_ - chunk_;
+    const std::int64_t begin = (first_ - chunk_) / kSumLanes<T> * kSumLanes<T>, end = last_ - chunk_;
     Vec<T> top = hn::Set(d, -kInfinity<T>);
     for (std::int64_t j = begin; j < end; j += kLanes<T>) top = hn::Max(top, hn::Load(d, logits + j));
     const Vec<T> unit = unit_of<kUnit, T>(tasks_[h]);
     maximum = hn::GetLane(hn::Mul(hn::MaxOfLanes(d, top), unit));
     if (maximum == -kInfinity<T>) maximum = 0;  // no key: all weights vanish
-    Vec<T> total = hn::Zero(d);
-    for (std::int64_t j = begin; j < end; j += kLanes<T>) {
-      const Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(hn::Load(d, logits + j), unit), hn::Set(d, maximum)));
-      hn::Store(weight, d, logits + j);
-      total = hn::Add(total, weight);
+    LaneSums<T> total;
+    for (std::int64_t j = begin; j < end; j += kSumLanes<T>) {
+      QKV_UNROLL for (int v = 0; v < kSumVectors<T>; ++v) {
+        T* at = logits + j + v * kLanes<T>;
+        const Vec<T> weight = power<kUnit, T>(hn::Sub(hn::Mul(hn::Load(d, at), unit), hn::Set(d, maximum)));
+        hn::Store(weight, d, at);
+        total.add(v, weight);
+      }
     }
-    sum = hn::GetLane(hn::SumOfLanes(d, total));
+    sum = total.total();
     hide(h, T(-0.0));
     if (tasks_[h].common->dropout.is_on()) drop_row(tasks_[h], chunk_, first_ - chunk_, last_ - chunk_, logits);
   }
@@ -364,14 +371,9 @@ class SingleQueryChunk {
     for (; e + kLanes<T> <= size; e += kLanes<T>) {
       sum_values<kHeads, 1, kSkip>(values + e, step, keys, weights, out + e, out_step);
     }
-    for (; e < size; ++e) {
-      for (int h = 0; h < kHeads; ++h) {
-        for (std::int64_t j = 0; j < keys; ++j) {
-          const T weight = weights[h * kChunkKeys + j];
-          if (!(kSkip && std::signbit(weight))) out[h * out_step + e] += weight * static_cast<T>(values[j * step + e]);
-        }
-      }
-    }
+    if (e == size) return;
+    const SomeLanes<T> rest{size - e};
+    sum_values<kHeads, 1, kSkip>(values + e, step, keys, weights, out + e, out_step, rest);
   }
 
   // Rows that the first cache holds beside each other, half of it: of those that lie pages apart, as where the heads of

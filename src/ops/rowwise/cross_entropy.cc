@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 
 #include "simd/exp2-inl.h"
+#include "simd/lane_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -23,20 +24,15 @@ struct RowSums {
 template <class T>
 HWY_INLINE RowSums<T> sum_logits(const T* row, std::int64_t size) {
   const Tag<T> d;
-  T maximum = row[0], sum = 0;
-  Vec<T> maxima = hn::Set(d, row[0]), sums = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= size; i += kLanes<T>) {
-    const Vec<T> value = hn::LoadU(d, row + i);
-    maxima = hn::Max(maxima, value);
-    sums = hn::Add(sums, value);
-  }
-  for (; i < size; ++i) {
-    maximum = maximum < row[i] ? row[i] : maximum;
-    sum += row[i];
-  }
-  const T most = hn::GetLane(hn::MaxOfLanes(d, maxima));
-  return {.maximum = maximum < most ? most : maximum, .sum = sum + hn::GetLane(hn::SumOfLanes(d, sums))};
+  const Vec<T> first = hn::Set(d, row[0]);
+  Vec<T> maxima = first;
+  LaneSums<T> sums;
+  for_each_vector<T>(size, [&](int v, std::int64_t i, auto lanes) HWY_ATTR {
+    const Vec<T> value = lanes.load(row + i);
+    maxima = hn::Max(maxima, lanes.keep(value, first));
+    sums.add(v, value);
+  });
+  return {.maximum = hn::GetLane(hn::MaxOfLanes(d, maxima)), .sum = sums.total()};
 }
 
 // 2. row = e^(row - maximum); returns the sum.
@@ -44,31 +40,23 @@ template <class T>
 HWY_INLINE T exponentials(T* row, std::int64_t size, T maximum) {
   const Tag<T> d;
   const Vec<T> log2_e = hn::Set(d, T(1.4426950408889634074)), most = hn::Set(d, maximum);
-  Vec<T> sums = hn::Zero(d);
-  T sum = 0;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= size; i += kLanes<T>) {
-    const Vec<T> power = exp2<T>(hn::Mul(hn::Sub(hn::LoadU(d, row + i), most), log2_e));
-    hn::StoreU(power, d, row + i);
-    sums = hn::Add(sums, power);
-  }
-  if (i == size) return hn::GetLane(hn::SumOfLanes(d, sums));
-  HWY_ALIGN T rest[kLanes<T>];
-  for (std::int64_t j = 0; j < kLanes<T>; ++j) rest[j] = i + j < size ? row[i + j] : maximum;
-  hn::Store(exp2<T>(hn::Mul(hn::Sub(hn::Load(d, rest), most), log2_e)), d, rest);
-  for (std::int64_t j = i; j < size; ++j) sum += row[j] = rest[j - i];
-  return sum + hn::GetLane(hn::SumOfLanes(d, sums));
+  LaneSums<T> sums;
+  for_each_vector<T>(size, [&](int v, std::int64_t i, auto lanes) HWY_ATTR {
+    const Vec<T> below = lanes.keep(hn::Sub(lanes.load(row + i), most), hn::Zero(d));
+    const Vec<T> power = exp2<T>(hn::Mul(below, log2_e));
+    lanes.store(power, row + i);
+    sums.add(v, lanes.keep(power, hn::Zero(d)));
+  });
+  return sums.total();
 }
 
 // 3. row = row * factor - constant
 template <class T>
 HWY_INLINE void scale_row(T* row, std::int64_t size, T factor, T constant) {
   const Tag<T> d;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= size; i += kLanes<T>) {
-    hn::StoreU(hn::MulSub(hn::LoadU(d, row + i), hn::Set(d, factor), hn::Set(d, constant)), d, row + i);
-  }
-  for (; i < size; ++i) row[i] = row[i] * factor - constant;
+  for_each_vector<T>(size, [&](int, std::int64_t i, auto lanes) HWY_ATTR {
+    lanes.store(hn::MulSub(lanes.load(row + i), hn::Set(d, factor), hn::Set(d, constant)), row + i);
+  });
 }
 
 template <class T>

@@ -7,7 +7,7 @@
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
 
-#include "simd/tile-inl.h"
+#include "simd/lane_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -16,36 +16,26 @@ namespace qkv::HWY_NAMESPACE {
 // 1. s = x (+ added); returns the sum.
 template <class T>
 HWY_INLINE T sum_row(const T* x, const T* added, T* s, std::int64_t size) {
-  const Tag<T> d;
-  Vec<T> sums = hn::Zero(d);
-  T sum = 0;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= size; i += kLanes<T>) {
-    Vec<T> value = hn::LoadU(d, x + i);
-    if (added != nullptr) value = hn::Add(value, hn::LoadU(d, added + i));
-    hn::StoreU(value, d, s + i);
-    sums = hn::Add(sums, value);
-  }
-  for (; i < size; ++i) {
-    s[i] = added != nullptr ? x[i] + added[i] : x[i];
-    sum += s[i];
-  }
-  return sum + hn::GetLane(hn::SumOfLanes(d, sums));
+  LaneSums<T> sums;
+  for_each_vector<T>(size, [&](int v, std::int64_t i, auto lanes) HWY_ATTR {
+    Vec<T> value = lanes.load(x + i);
+    if (added != nullptr) value = hn::Add(value, lanes.load(added + i));
+    lanes.store(value, s + i);
+    sums.add(v, value);
+  });
+  return sums.total();
 }
 
 // 2. The sum of (s - mean)^2.
 template <class T>
 HWY_INLINE T squares_row(const T* s, T mean, std::int64_t size) {
   const Tag<T> d;
-  Vec<T> sums = hn::Zero(d);
-  T sum = 0;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= size; i += kLanes<T>) {
-    const Vec<T> distance = hn::Sub(hn::LoadU(d, s + i), hn::Set(d, mean));
-    sums = hn::MulAdd(distance, distance, sums);
-  }
-  for (; i < size; ++i) sum += (s[i] - mean) * (s[i] - mean);
-  return sum + hn::GetLane(hn::SumOfLanes(d, sums));
+  LaneSums<T> sums;
+  for_each_vector<T>(size, [&](int v, std::int64_t i, auto lanes) HWY_ATTR {
+    const Vec<T> distance = lanes.keep(hn::Sub(lanes.load(s + i), hn::Set(d, mean)), hn::Zero(d));
+    sums.multiply_add(v, distance, distance);
+  });
+  return sums.total();
 }
 
 // 3. out = (s - mean) * scale * weight + bias.
@@ -53,17 +43,12 @@ template <class T>
 HWY_INLINE void scale_row(const T* s, T* out, T mean, T scale, const T* HWY_RESTRICT weight, const T* HWY_RESTRICT bias,
                           std::int64_t size) {
   const Tag<T> d;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= size; i += kLanes<T>) {
-    const Vec<T> distance = hn::Sub(hn::LoadU(d, s + i), hn::Set(d, mean));
-    Vec<T> value = hn::Mul(hn::Mul(distance, hn::Set(d, scale)), hn::LoadU(d, weight + i));
-    if (bias != nullptr) value = hn::Add(value, hn::LoadU(d, bias + i));
-    hn::StoreU(value, d, out + i);
-  }
-  for (; i < size; ++i) {
-    out[i] = (s[i] - mean) * scale * weight[i];
-    if (bias != nullptr) out[i] += bias[i];
-  }
+  for_each_vector<T>(size, [&](int, std::int64_t i, auto lanes) HWY_ATTR {
+    const Vec<T> distance = hn::Sub(lanes.load(s + i), hn::Set(d, mean));
+    Vec<T> value = hn::Mul(hn::Mul(distance, hn::Set(d, scale)), lanes.load(weight + i));
+    if (bias != nullptr) value = hn::Add(value, lanes.load(bias + i));
+    lanes.store(value, out + i);
+  });
 }
 
 // 1 / sqrt(variance + epsilon)
@@ -88,13 +73,9 @@ void layer_norm(const LayerNormRows<T>& rows) {
 // The sum of a row as sum_row() adds it up.
 template <class T>
 HWY_INLINE T total_of_row(const T* s, std::int64_t size) {
-  const Tag<T> d;
-  Vec<T> sums = hn::Zero(d);
-  T sum = 0;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= size; i += kLanes<T>) sums = hn::Add(sums, hn::LoadU(d, s + i));
-  for (; i < size; ++i) sum += s[i];
-  return sum + hn::GetLane(hn::SumOfLanes(d, sums));
+  LaneSums<T> sums;
+  for_each_vector<T>(size, [&](int v, std::int64_t i, auto lanes) HWY_ATTR { sums.add(v, lanes.load(s + i)); });
+  return sums.total();
 }
 
 // What a row's gradient is made of: n = (s - mean) scale, g = grad_out weight.
@@ -109,28 +90,18 @@ template <class T>
 HWY_INLINE RowMeans<T> add_parameter_gradients(const LayerNormGradientRows<T>& rows, const T* s,
                                                const T* HWY_RESTRICT grad_out, T mean, T scale) {
   const Tag<T> d;
-  Vec<T> gradients = hn::Zero(d), products = hn::Zero(d);
-  T gradient = 0, product = 0;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= rows.size; i += kLanes<T>) {
-    const Vec<T> normal = hn::Mul(hn::Sub(hn::LoadU(d, s + i), hn::Set(d, mean)), hn::Set(d, scale));
-    const Vec<T> above = hn::LoadU(d, grad_out + i);
-    const Vec<T> scaled = hn::Mul(above, hn::LoadU(d, rows.weight + i));
-    gradients = hn::Add(gradients, scaled);
-    products = hn::MulAdd(scaled, normal, products);
-    hn::StoreU(hn::MulAdd(above, normal, hn::LoadU(d, rows.grad_weight + i)), d, rows.grad_weight + i);
-    hn::StoreU(hn::Add(above, hn::LoadU(d, rows.grad_bias + i)), d, rows.grad_bias + i);
-  }
-  for (; i < rows.size; ++i) {
-    const T normal = (s[i] - mean) * scale, scaled = grad_out[i] * rows.weight[i];
-    gradient += scaled;
-    product += scaled * normal;
-    rows.grad_weight[i] += grad_out[i] * normal;
-    rows.grad_bias[i] += grad_out[i];
-  }
+  LaneSums<T> gradients, products;
+  for_each_vector<T>(rows.size, [&](int v, std::int64_t i, auto lanes) HWY_ATTR {
+    const Vec<T> normal = hn::Mul(hn::Sub(lanes.load(s + i), hn::Set(d, mean)), hn::Set(d, scale));
+    const Vec<T> above = lanes.load(grad_out + i);
+    const Vec<T> scaled = hn::Mul(above, lanes.load(rows.weight + i));
+    gradients.add(v, scaled);
+    products.multiply_add(v, scaled, normal);
+    lanes.store(hn::MulAdd(above, normal, lanes.load(rows.grad_weight + i)), rows.grad_weight + i);
+    lanes.store(hn::Add(above, lanes.load(rows.grad_bias + i)), rows.grad_bias + i);
+  });
   const T count = static_cast<T>(rows.size);
-  return {.gradient = rows.centred ? (gradient + hn::GetLane(hn::SumOfLanes(d, gradients))) / count : T(0),
-          .product = (product + hn::GetLane(hn::SumOfLanes(d, products))) / count};
+  return {.gradient = rows.centred ? gradients.total() / count : T(0), .product = products.total() / count};
 }
 
 // grad_s += scale (g - mean of g - n mean of g n)
@@ -138,17 +109,12 @@ template <class T>
 HWY_INLINE void add_row_gradient(const LayerNormGradientRows<T>& rows, const T* s, const T* grad_out, T mean, T scale,
                                  const RowMeans<T>& means, T* grad_s) {
   const Tag<T> d;
-  std::int64_t i = 0;
-  for (; i + kLanes<T> <= rows.size; i += kLanes<T>) {
-    const Vec<T> normal = hn::Mul(hn::Sub(hn::LoadU(d, s + i), hn::Set(d, mean)), hn::Set(d, scale));
-    const Vec<T> scaled = hn::Mul(hn::LoadU(d, grad_out + i), hn::LoadU(d, rows.weight + i));
+  for_each_vector<T>(rows.size, [&](int, std::int64_t i, auto lanes) HWY_ATTR {
+    const Vec<T> normal = hn::Mul(hn::Sub(lanes.load(s + i), hn::Set(d, mean)), hn::Set(d, scale));
+    const Vec<T> scaled = hn::Mul(lanes.load(grad_out + i), lanes.load(rows.weight + i));
     const Vec<T> rest = hn::NegMulAdd(normal, hn::Set(d, means.product), hn::Sub(scaled, hn::Set(d, means.gradient)));
-    hn::StoreU(hn::MulAdd(rest, hn::Set(d, scale), hn::LoadU(d, grad_s + i)), d, grad_s + i);
-  }
-  for (; i < rows.size; ++i) {
-    const T normal = (s[i] - mean) * scale, scaled = grad_out[i] * rows.weight[i];
-    grad_s[i] += scale * (scaled - means.gradient - normal * means.product);
-  }
+    lanes.store(hn::MulAdd(rest, hn::Set(d, scale), lanes.load(grad_s + i)), grad_s + i);
+  });
 }
 
 template <class T>

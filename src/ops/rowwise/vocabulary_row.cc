@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 
 #include "simd/exp2-inl.h"
+#include "simd/lane_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
@@ -16,21 +17,13 @@ namespace qkv::HWY_NAMESPACE {
 // The sum of exp(row - maximum), which is finite.
 double sum_of_powers(const float* row, std::int64_t count, float maximum) {
   const Tag<float> d;
-  constexpr std::int64_t kStep = kLanes<float>;
   const Vec<float> top = hn::Set(d, maximum), log2_e = hn::Set(d, 1.44269504088896341f);
-  const auto power = [&](Vec<float> x) HWY_ATTR { return exp2<float>(hn::Mul(hn::Sub(x, top), log2_e)); };
-  Vec<float> sum = hn::Zero(d);
-  std::int64_t i = 0;
-  for (; i + kStep <= count; i += kStep) sum = hn::Add(sum, power(hn::LoadU(d, row + i)));
-  HWY_ALIGN float lanes[kLanes<float>];
-  hn::Store(sum, d, lanes);
-  double total = 0;
-  for (const float lane : lanes) total += static_cast<double>(lane);
-  if (i == count) return total;
-  for (std::int64_t j = 0; j < kStep; ++j) lanes[j] = i + j < count ? row[i + j] : maximum;
-  hn::Store(power(hn::Load(d, lanes)), d, lanes);
-  for (std::int64_t j = 0; i + j < count; ++j) total += static_cast<double>(lanes[j]);
-  return total;
+  LaneSums<float> sums;
+  for_each_vector<float>(count, [&](int v, std::int64_t i, auto lanes) HWY_ATTR {
+    const Vec<float> below = lanes.keep(hn::Sub(lanes.load(row + i), top), hn::Zero(d));
+    sums.add(v, lanes.keep(exp2<float>(hn::Mul(below, log2_e)), hn::Zero(d)));
+  });
+  return static_cast<double>(sums.total());
 }
 
 // The first i >= begin, a multiple of the vector from there on, at which one of a vector's numbers exceeds `bar`;

@@ -169,8 +169,8 @@ TEST(ParameterSums, ChunksWaitForTheirTurn) {
   const double shares[] = {1, 0x1p53, -0x1p53};
   std::atomic<int> begun = 0;
   const auto finish = [&](int chunk) {
-    *reinterpret_cast<double*>(sums.block(chunk)) = shares[chunk];
-    sums.finish_block(chunk);
+    *reinterpret_cast<double*>(sums.share(chunk)) = shares[chunk];
+    sums.finish_share(chunk);
     ++begun;
     sums.finish_chunk(chunk, 0, 0, /*predecessors=*/chunk);
   };

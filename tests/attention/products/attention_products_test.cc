@@ -135,7 +135,7 @@ float paired(const Row& q, const Row& k, Dtype) {
   return sum;
 }
 
-// Of a single query: each lane of 16 adds up every 16th pair, then lanes are added, two and two.
+// Of a single query: each lane of 16 adds up every 16th pair, then the upper half of lanes is added to the lower one.
 float paired_in_lanes(const Row& q, const Row& k, Dtype) {
   float lanes[16] = {};
   for (std::size_t i = 0; i < q.size(); i += 2) {
@@ -143,12 +143,10 @@ float paired_in_lanes(const Row& q, const Row& k, Dtype) {
     if (i + 1 < q.size()) sum = std::fma(q[i + 1], k[i + 1], sum);
     sum = std::fma(q[i], k[i], sum);
   }
-  float fours[4];
-  for (int b = 0; b < 4; ++b) {
-    const float* of = lanes + 4 * b;
-    fours[b] = (of[0] + of[2]) + (of[1] + of[3]);
+  for (int half = 8; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   }
-  return (fours[0] + fours[2]) + (fours[1] + fours[3]);
+  return lanes[0];
 }
 
 // A number is one bf16, or the nearest one and the nearest to what that leaves.
