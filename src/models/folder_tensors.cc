@@ -88,14 +88,15 @@ void FolderTensors::expect(std::vector<TensorName> names) {
     if (a.shape != b.shape || a.dtype != b.dtype) refuse_tie(other, name);
     left.erase(other);
   }
+  const Entries all = left;
   for (const TensorName& named : names) {
     for (std::size_t i = 0; i < named.theirs.size(); ++i) {
       const std::string& name = named.theirs[i];
-      const auto found = left.find(name);
+      const auto found = all.find(name);
       std::optional<TensorForm> form;
-      if (found != left.end()) form = {found->second.tensor->shape, found->second.tensor->dtype};
+      if (found != all.end()) form = {found->second.tensor->shape, found->second.tensor->dtype};
       expect_tensor(form ? found->second.file->path : path_, name, form, named.parts[i]);
-      left.erase(found);
+      left.erase(name);  // two of ours may have a part each of it
     }
   }
   if (!left.empty()) {

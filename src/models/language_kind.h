@@ -23,7 +23,7 @@ struct LanguageKind {
   std::span<const std::string_view> passed_over{};  // ends of the names of what no forward pass needs
 };
 
-extern const LanguageKind kGpt2, kGptNeox, kLlama, kMistral, kQwen2, kQwen3, kGemma2, kGemma3;
+extern const LanguageKind kGpt2, kGptNeox, kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGemma2, kGemma3;
 
 // The keys that Llama and those after it share: sizes, a pre-norm layer of RMS norms with a gated feed-forward and
 // without biases, alike `layers` times, and rotary positions.

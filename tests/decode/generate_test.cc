@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -290,6 +291,95 @@ TEST(Generate, SamplingFollowsTheProbabilities) {
   expect({.top_p = 0.75}, {0, 2.0 / 9, 3.0 / 9, 4.0 / 9});
   expect({.top_k = 1}, {0, 0, 0, 1});
   expect({.temperature = 0.5}, {0.01 / 0.3, 0.04 / 0.3, 0.09 / 0.3, 0.16 / 0.3});
+  expect({.min_p = 0.6}, {0, 0, 3.0 / 7, 4.0 / 7});
+  expect({.min_p = 1}, {0, 0, 0, 1});
+  expect({.top_p = 0.75, .min_p = 0.2}, {0, 2.0 / 9, 3.0 / 9, 4.0 / 9});
+  expect({.top_k = 3, .top_p = 0.8, .min_p = 0.7}, {0, 0, 3.0 / 7, 4.0 / 7});
+}
+
+// Token i of 2,000 has a probability of i + 1 parts of 2,001,000; the shares of the tokens below and above some bounds.
+TEST(Generate, SamplingFollowsTheProbabilitiesOfManyTokens) {
+  constexpr std::int64_t kVocab = 2000, kDraws = 4000;
+  class Rising final : public NextTokens {
+   public:
+    std::int64_t vocab() const override { return kVocab; }
+    MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t>) override {
+      logits_ = Tensor::uninitialized({std::ssize(parents), kVocab});
+      for (std::int64_t i = 0; i < logits_.element_count(); ++i) {
+        logits_.data<float>()[i] = static_cast<float>(std::log(i % kVocab + 1.0));
+      }
+      return logits_;
+    }
+
+   private:
+    Tensor logits_;
+  };
+  const auto share_below = [&](const Sampling& sampling, std::int32_t bound) {
+    Rising model;
+    double share = 0;
+    for (const auto& one : generate(model, kDraws, {.ends = {}, .max_length = 1, .sampling = sampling})) {
+      share += one[0].tokens[0] < bound ? 1.0 / kDraws : 0;
+    }
+    return share;
+  };
+  const double error = 5 * 0.5 / std::sqrt(kDraws);
+  const auto parts = [](double least, double most) { return most * (most + 1) - least * (least + 1); };  // above, up to
+  EXPECT_NEAR(share_below({.seed = 1}, 1000), parts(0, 1000) / parts(0, 2000), error);
+  EXPECT_NEAR(share_below({.seed = 2}, 1900), parts(0, 1900) / parts(0, 2000), error);
+  // The largest ones whose parts are half of all begin above 1414.
+  EXPECT_EQ(share_below({.top_p = 0.5, .seed = 3}, 1413), 0);
+  EXPECT_NEAR(share_below({.top_p = 0.5, .seed = 3}, 1700), parts(1414, 1700) / parts(1414, 2000), error);
+  EXPECT_EQ(share_below({.min_p = 0.75, .seed = 4}, 1499), 0);
+  EXPECT_NEAR(share_below({.min_p = 0.75, .seed = 4}, 1800), parts(1499, 1800) / parts(1499, 2000), error);
+  EXPECT_NEAR(share_below({.top_k = 500, .seed = 5}, 1800), parts(1500, 1800) / parts(1500, 2000), error);
+}
+
+// Each continues its prompt, and what is said of the start token holds for the prompt's tokens.
+TEST(Generate, PromptsTakeThePlaceOfTheStartToken) {
+  const Table table = random_table(6, 5);
+  const std::vector<Tokens> prompts{{3}, {0, 2, 5}, {1, 4}};
+  GenerateOptions options{.ends = {}, .max_length = 5};
+  Chains together(std::vector<Table>(3, table));
+  const auto found = generate(together, prompts, options);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    Chains alone({table});
+    options.start = prompts[i].back();
+    EXPECT_EQ(found[i][0].tokens, generate(alone, 1, options)[0][0].tokens) << i;
+  }
+  // No token may come twice: those of the prompt are gone.
+  options.no_repeat_ngram = 1;
+  options.max_length = 3;
+  Chains repeating({table});
+  Tokens all = generate(repeating, std::vector<Tokens>{{0, 2, 5}}, options)[0][0].tokens;
+  std::sort(all.begin(), all.end());
+  EXPECT_EQ(all, (Tokens{1, 3, 4}));
+  // [2, 5, x] is forbidden for the first x, which would be written.
+  options = {.ends = {}, .max_length = 1};
+  Chains free({table}), forbidden({table});
+  const std::int32_t first = generate(free, std::vector<Tokens>{{0, 2, 5}}, options)[0][0].tokens[0];
+  options.forbidden = {{2, 5, first}};
+  EXPECT_NE(generate(forbidden, std::vector<Tokens>{{0, 2, 5}}, options)[0][0].tokens[0], first);
+  EXPECT_THROW(generate(free, std::vector<Tokens>{{}}, options), std::invalid_argument);
+  EXPECT_THROW(generate(free, std::vector<Tokens>{{6}}, options), std::invalid_argument);
+}
+
+// It is told what each sequence has written, and ends those that it wants to.
+TEST(Generate, OnTokenEndsSequences) {
+  const Table table = random_table(6, 7);
+  const std::vector<Tokens> prompts{{3}, {0}};
+  Chains model(std::vector<Table>(2, table));
+  std::vector<Tokens> told(2);
+  GenerateOptions options{.ends = {}, .max_length = 6};
+  options.on_token = [&](std::int64_t sequence, std::span<const std::int32_t> written) {
+    told[static_cast<std::size_t>(sequence)].assign(written.begin(), written.end());
+    return sequence == 1 || written.size() < 3;
+  };
+  const auto found = generate(model, prompts, options);
+  EXPECT_EQ(found[0][0].tokens.size(), 3u);
+  EXPECT_EQ(found[1][0].tokens.size(), 6u);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(told[i], found[i][0].tokens);
+  options.beams = 2;
+  EXPECT_THROW(generate(model, prompts, options), std::invalid_argument);
 }
 
 TEST(Generate, RefusesWhatDoesNotFit) {
@@ -313,7 +403,8 @@ TEST(Generate, RefusesWhatDoesNotFit) {
                                    {.beams = 2, .sampling = Sampling{}},
                                    {.sampling = Sampling{.temperature = 0}},
                                    {.sampling = Sampling{.top_k = -1}},
-                                   {.sampling = Sampling{.top_p = 0}}};
+                                   {.sampling = Sampling{.top_p = 0}},
+                                   {.sampling = Sampling{.min_p = 1.5}}};
   for (const GenerateOptions& options : cases) {
     Chains model({kGarden});
     EXPECT_THROW(generate(model, 1, options), std::invalid_argument) << &options - cases;

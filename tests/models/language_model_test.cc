@@ -11,9 +11,9 @@ using testing::difference;
 using testing::largest;
 using testing::same_bits;
 
-const std::vector<std::string> kModels = {"gpt2",       "gpt2_scaled",   "llama",           "llama3", "llama_linear",
-                                          "llama_yarn", "llama_dynamic", "mistral",         "qwen2",  "qwen2_window",
-                                          "qwen3",      "gpt_neox",      "gpt_neox_serial", "gemma2", "gemma3"};
+const std::vector<std::string> kModels = {
+    "gpt2", "gpt2_scaled", "llama",        "llama3", "llama_linear", "llama_yarn",      "llama_dynamic", "mistral",
+    "phi3", "qwen2",       "qwen2_window", "qwen3",  "gpt_neox",     "gpt_neox_serial", "gemma2",        "gemma3"};
 
 std::string folder_of(const std::string& name) { return golden_path("language/" + name); }
 
@@ -136,7 +136,7 @@ TEST(LanguageModel, CallsThatDoNotFitAreRefused) {
 TEST(LanguageModel, FoldersOfAnotherKindAreRefused) {
   expect_configs_refused<LanguageModel>("language/llama_linear", R"(
 /model_type = "mixtral" => model_type is "mixtral"; the supported language models are "gpt2", "gpt_neox", "llama",
-    "mistral", "qwen2", "qwen3", "gemma2" and "gemma3_text"
+    "mistral", "phi3", "qwen2", "qwen3", "gemma2" and "gemma3_text"
 /quantization_config = {"bits": 4} => quantization_config must be null for this model
 /rope_parameters/rope_type = "longrope" => rope_parameters.rope_type is "longrope"; the supported scalings of rotary
     positions are "default", "linear", "dynamic", "yarn" and "llama3"

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "models/models_for_test.h"
+#include "qkv/models/language_model.h"
 #include "qkv/models/text_encoder.h"
 #include "qkv/models/transformer_encoder_decoder.h"
 
@@ -44,7 +47,25 @@ const json kConfigs = json::parse(R"({
 "bart-large": {"base": "bart", "d_model": 1024, "decoder_attention_heads": 16, "decoder_ffn_dim": 4096,
   "decoder_layers": 12, "encoder_attention_heads": 16, "encoder_ffn_dim": 4096, "encoder_layers": 12},
 "mbart": {"base": "bart-large", "add_final_layer_norm": true, "model_type": "mbart", "normalize_before": true,
-  "scale_embedding": true, "vocab_size": 250054}})");
+  "scale_embedding": true, "vocab_size": 250054},
+"gpt2": {"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 50256,
+  "eos_token_id": 50256, "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768, "n_head": 12,
+  "n_layer": 12, "n_positions": 1024, "summary_type": "cls_index", "task_specific_params": {"text-generation":
+  {"do_sample": true, "max_length": 50}}, "vocab_size": 50257},
+"smollm2": {"architectures": ["LlamaForCausalLM"], "attention_bias": false, "bos_token_id": 0, "eos_token_id": 0,
+  "hidden_act": "silu", "hidden_size": 576, "intermediate_size": 1536, "is_llama_config": true,
+  "max_position_embeddings": 8192, "model_type": "llama", "num_attention_heads": 9, "num_hidden_layers": 30,
+  "num_key_value_heads": 3, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_interleaved": false, "rope_scaling": null,
+  "rope_theta": 100000, "tie_word_embeddings": true, "torch_dtype": "bfloat16", "vocab_size": 49152},
+"pythia": {"architectures": ["GPTNeoXForCausalLM"], "hidden_act": "gelu", "hidden_size": 768, "intermediate_size": 3072,
+  "layer_norm_eps": 1e-05, "max_position_embeddings": 2048, "model_type": "gpt_neox", "num_attention_heads": 12,
+  "num_hidden_layers": 12, "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": false,
+  "use_parallel_residual": true, "vocab_size": 50304},
+"gemma-2": {"attention_bias": false, "attn_logit_softcapping": 50.0, "cache_implementation": "hybrid",
+  "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "hidden_activation":
+  "gelu_pytorch_tanh", "hidden_size": 2304, "intermediate_size": 9216, "max_position_embeddings": 8192, "model_type":
+  "gemma2", "num_attention_heads": 8, "num_hidden_layers": 26, "num_key_value_heads": 4, "query_pre_attn_scalar": 256,
+  "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4096, "vocab_size": 256000}})");
 
 json config_of(const std::string& name) {
   const json& own = kConfigs.at(name);
@@ -52,6 +73,20 @@ json config_of(const std::string& name) {
   config.update(own);
   config.erase("base");
   return config;
+}
+
+// Sizes, how the last layer rotates, and the windows of the layers.
+std::string language_model(const LanguageModelConfig& c) {
+  const TransformerLayerConfig& last = c.layers.back();
+  std::string text = fmt::format("LanguageModel: {} layers of {}, {} heads on {}, {} positions", c.layers.size(),
+                                 c.model_dim, last.heads, last.kv_heads == 0 ? last.heads : last.kv_heads, c.positions);
+  if (last.rotary) text += fmt::format(", rotary {} of {}", last.rotary->base, last.head_dim);
+  if (last.rotary && last.rotary->dims > 0) text += fmt::format(", {} of them", last.rotary->dims);
+  if (last.rotary && last.rotary->scaling.kind != RotaryScaling::Kind::none) {
+    text += fmt::format(", scaled by {} from {}", last.rotary->scaling.factor, last.rotary->scaling.trained);
+  }
+  const auto windows = std::ranges::count_if(c.layers, [](const auto& layer) { return layer.window.has_value(); });
+  return text + (windows > 0 ? fmt::format(", {} windows", windows) : "") + (c.tied ? ", tied" : "");
 }
 
 // What opens, or the message behind the name of the file.
@@ -65,6 +100,7 @@ std::string opened(const json& config) {
                          c.encoder_layers, c.decoder_layers, c.model_dim, c.positions, name_of(c.activation),
                          c.norm_order == NormOrder::pre ? "pre" : "post");
     }
+    if (LanguageModel::is_in(folder / "")) return language_model(LanguageModel::read_config(folder / ""));
     const TextEncoderConfig c = TextEncoder::read_config(folder / "");
     return fmt::format("TextEncoder: {} layers of {}, {} positions, {} types, {}", c.layers, c.model_dim, c.positions,
                        c.types, name_of(c.activation));
@@ -105,6 +141,42 @@ bart-large bart-large-cnn = {"force_bos_token_to_be_generated": true, "vocab_siz
 bart-large distilbart-cnn-12-6 = {"decoder_layers": 6, "extra_pos_embeddings": 2}
     => TransformerEncoderDecoder: 12 and 6 layers of 1024, 1024 positions, gelu, post norms
 mbart mbart-large-50 = {} => TransformerEncoderDecoder: 12 and 12 layers of 1024, 1024 positions, gelu, pre norms
+gpt2 gpt2 = {} => LanguageModel: 12 layers of 768, 12 heads on 12, 1024 positions, tied
+gpt2 distilgpt2 = {"n_layer": 6, "_num_labels": 1} => LanguageModel: 6 layers of 768, 12 heads on 12, 1024 positions, tied
+smollm2 SmolLM2-135M = {} => LanguageModel: 30 layers of 576, 9 heads on 3, 8192 positions, rotary 100000 of 64, tied
+smollm2 TinyLlama-1.1B = {"hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 2048,
+    "num_attention_heads": 32, "num_hidden_layers": 22, "num_key_value_heads": 4, "rope_theta": 10000.0,
+    "tie_word_embeddings": false} => LanguageModel: 22 layers of 2048, 32 heads on 4, 2048 positions, rotary 10000 of 64
+smollm2 Llama-3.2-1B = {"head_dim": 64, "hidden_size": 2048, "num_attention_heads": 32, "num_hidden_layers": 16,
+    "max_position_embeddings": 131072, "num_key_value_heads": 8, "rope_theta": 500000.0, "rope_scaling": {"factor": 32.0,
+    "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3"}}
+    => LanguageModel: 16 layers of 2048, 32 heads on 8, 131072 positions, rotary 500000 of 64, scaled by 32 from 8192, tied
+smollm2 Yarn = {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "finetuned":
+    true}} => LanguageModel: 30 layers of 576, 9 heads on 3, 8192 positions, rotary 100000 of 64, scaled by 4 from 2048,
+    tied
+smollm2 Mistral-7B-v0.1 = {"model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers":
+    32, "num_key_value_heads": 8, "sliding_window": 4096, "rope_theta": 10000.0, "tie_word_embeddings": false}
+    => LanguageModel: 32 layers of 4096, 32 heads on 8, 8192 positions, rotary 10000 of 128, 32 windows
+smollm2 Mistral-7B-v0.3 = {"model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers":
+    32, "num_key_value_heads": 8, "sliding_window": null, "rope_theta": 1000000.0, "tie_word_embeddings": false}
+    => LanguageModel: 32 layers of 4096, 32 heads on 8, 8192 positions, rotary 1000000 of 128
+smollm2 Qwen2.5-0.5B = {"model_type": "qwen2", "hidden_size": 896, "num_attention_heads": 14, "num_hidden_layers": 24,
+    "num_key_value_heads": 2, "max_window_layers": 24, "sliding_window": 32768, "use_sliding_window": false, "use_mrope":
+    false} => LanguageModel: 24 layers of 896, 14 heads on 2, 8192 positions, rotary 100000 of 64, tied
+smollm2 Qwen3-0.6B = {"model_type": "qwen3", "head_dim": 128, "hidden_size": 1024, "num_attention_heads": 16,
+    "num_hidden_layers": 28, "num_key_value_heads": 8, "max_window_layers": 28, "sliding_window": null,
+    "use_sliding_window": false} => LanguageModel: 28 layers of 1024, 16 heads on 8, 8192 positions, rotary 100000 of 128,
+    tied
+smollm2 Mixtral-8x7B = {"model_type": "mixtral", "num_local_experts": 8} => model_type is "mixtral"; the supported encoders
+    are "bert", "roberta", "xlm-roberta", "distilbert" and "mpnet"
+pythia pythia-160m = {} => LanguageModel: 12 layers of 768, 12 heads on 12, 2048 positions, rotary 10000 of 64, 16 of them
+gemma-2 gemma-2-2b = {} => LanguageModel: 26 layers of 2304, 8 heads on 4, 8192 positions, rotary 10000 of 256, 13 windows,
+    tied
+gemma-2 gemma-3-270m = {"model_type": "gemma3_text", "attn_logit_softcapping": null, "final_logit_softcapping": null,
+    "hidden_size": 640, "num_attention_heads": 4, "num_hidden_layers": 18, "num_key_value_heads": 1, "sliding_window": 512,
+    "_sliding_window_pattern": 6, "rope_local_base_freq": 10000.0, "rope_theta": 1000000.0, "rope_scaling": null,
+    "use_bidirectional_attention": false}
+    => LanguageModel: 18 layers of 640, 4 heads on 1, 8192 positions, rotary 1000000 of 256, 15 windows, tied
 bert = {"hidden_dropout_prob": 0.5, "classifier_dropout": 0.3, "use_cache": false, "is_decoder": null, "pruned_heads":
     {}, "problem_type": "regression", "my_own_key": [1, 2]} => TextEncoder: 12 layers of 768, 512 positions, 2 types, gelu
 distilbert = {"quantization_config": {"load_in_4bit": true}} => quantization_config must be null for this model
@@ -123,7 +195,7 @@ mbart = {"tie_word_embeddings": false} => tie_word_embeddings must be true for t
 
 TEST(ModelConfig, OtherTypesAreRefused) {
   const std::string encoders = R"("bert", "roberta", "xlm-roberta", "distilbert" and "mpnet")";
-  for (const std::string type : {"gpt2", "llama", "electra", "albert", "deberta-v2", "modernbert"}) {
+  for (const std::string type : {"gpt_bigcode", "deepseek_v3", "electra", "albert", "deberta-v2", "modernbert"}) {
     EXPECT_EQ(opened({{"model_type", type}, {"is_encoder_decoder", false}}),
               "model_type is \"" + type + "\"; the supported encoders are " + encoders);
   }

@@ -1,11 +1,11 @@
 // Decoder-only Transformers: embeddings (with positions, if these are learnt), layers in which a token attends to
 // itself and to those before it, a final norm, and an output over the vocabulary. Reads the Hugging Face folders of
-// GPT-2, GPT-NeoX, Llama, Mistral, Qwen2, Qwen3, Gemma 2 and Gemma 3. Source: Radford et al., "Language models are
-// unsupervised multitask learners" (2019).
+// GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 and Gemma 3. Source: Radford et al., "Language models
+// are unsupervised multitask learners" (2019).
 //
 //   LanguageModel model = LanguageModel::load("smollm2");
-//   Tensor logits = model.logits({{1, 504, 2365}});                              // [tokens, vocab]
-//   std::unique_ptr<NextTokens> next = model.next_tokens(prompts);               // for generate() (generate.h)
+//   Tensor logits = model.logits(sequences);                       // of all tokens, [tokens, vocab]
+//   std::unique_ptr<NextTokens> next = model.next_tokens(prompts);  // for generate() (generate.h)
 #pragma once
 
 #include <cstdint>

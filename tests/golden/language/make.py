@@ -12,12 +12,13 @@ within 1e-4 of each other.
 
 import json
 import pathlib
+import zlib
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig,
-                          MistralConfig, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
+                          MistralConfig, Phi3Config, PreTrainedTokenizerFast, Qwen2Config, Qwen3Config)
 
 torch.set_num_threads(1)
 here = pathlib.Path(__file__).parent
@@ -50,6 +51,7 @@ CASES = {
     "llama_dynamic": (LlamaConfig, dict(GROUPED, max_position_embeddings=64,
                                         rope_parameters=rope(rope_type="dynamic", factor=4.0)), {}),
     "mistral": (MistralConfig, dict(GROUPED, sliding_window=5), {"dtype": torch.float16}),
+    "phi3": (Phi3Config, dict(GROUPED, sliding_window=6, rope_parameters=rope(partial_rotary_factor=0.5)), {}),
     "qwen2": (Qwen2Config, GROUPED, {}),
     "qwen2_window": (Qwen2Config, dict(SIZES, num_key_value_heads=4, tie_word_embeddings=True, use_sliding_window=True,
                                        sliding_window=4, max_window_layers=1), {}),
@@ -122,8 +124,8 @@ def write_texts(name, model, vocab):
     (here / f"{name}_text.json").write_text(json.dumps(written, indent=0) + "\n", encoding="ascii")
 
 
-for number, (name, (config_class, options, how)) in enumerate(CASES.items()):
-    generator = torch.Generator().manual_seed(20261126 + number)
+for name, (config_class, options, how) in CASES.items():
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
     config = config_class(**options)
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     randomise(model, generator)

@@ -1,0 +1,43 @@
+// Phi-3: Llama with a window, whose projections of one input are one matrix. Source: Abdin et al., "Phi-3 technical
+// report" (2024).
+#include <fmt/format.h>
+
+#include "models/language_kind.h"
+
+namespace qkv::inline models {
+namespace {
+
+LanguageModelConfig read_phi3(const ModelConfig& json) {
+  LanguageModelConfig config = read_llama(json);
+  add_windows(json, "sliding_window", config, [](std::size_t) { return true; });
+  return config;
+}
+
+// Some of the rows of a matrix.
+std::function<Tensor(const Tensor&)> matrix_rows(std::int64_t begin, std::int64_t end) {
+  return [begin, end](const Tensor& whole) { return Tensor::copy(whole.view().slice(0, begin, end)); };
+}
+
+void name_phi3(const LanguageModelConfig& config, TensorNames& names) {
+  for (std::size_t i = 0; i < config.layers.size(); ++i) {
+    const TransformerLayerConfig& layer = config.layers[i];
+    const std::string at = fmt::format("layers.{}.", i);
+    const std::int64_t dim = config.model_dim, ff_dim = layer.ff_dim, query = layer.heads * layer.head_dim;
+    const std::int64_t key = (layer.kv_heads == 0 ? layer.heads : layer.kv_heads) * layer.head_dim;
+    names.add(at + "self_attn.in_proj_weight", {query + 2 * key, dim}, {at + "self_attn.qkv_proj.weight"});
+    names.add(at + "self_attn.out_proj.weight", {dim, query}, {at + "self_attn.o_proj.weight"});
+    const std::string both = at + "mlp.gate_up_proj.weight";
+    names.add_formed(at + "linear1.weight", {ff_dim, dim}, both, {2 * ff_dim, dim}, matrix_rows(0, ff_dim));
+    names.add_formed(at + "linear3.weight", {ff_dim, dim}, both, {2 * ff_dim, dim}, matrix_rows(ff_dim, 2 * ff_dim));
+    names.add(at + "linear2.weight", {dim, ff_dim}, {at + "mlp.down_proj.weight"});
+    names.add(at + "norm1.weight", {dim}, {at + "input_layernorm.weight"});
+    names.add(at + "norm2.weight", {dim}, {at + "post_attention_layernorm.weight"});
+  }
+  names.add("norm.weight", {config.model_dim}, {"norm.weight"});
+}
+
+}  // namespace
+
+const LanguageKind kPhi3{.read = read_phi3, .name = name_phi3, .prefix = "model.", .table = "embed_tokens.weight"};
+
+}  // namespace qkv::inline models
