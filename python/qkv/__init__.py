@@ -38,6 +38,7 @@ copyreg.pickle(type(attention), lambda function: function.__name__)  # functions
 
 if TYPE_CHECKING:
     from .embedder import Embedder
+    from .generator import Generator
     from .pictures import PictureClassifier, Vit, classify
     from .report import Report, explain
     from .tokenizer import Tokenizer
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 # Names whose modules are imported when one is used first: what they import takes longer than attention itself.
 _MODULES = {
     "embedder": ("Embedder",),
+    "generator": ("Generator",),
     "pictures": ("PictureClassifier", "Vit", "classify"),
     "report": ("Report", "explain"),
     "tokenizer": ("Tokenizer",),
@@ -60,6 +62,7 @@ __all__ = [
     "Bias",
     "Embedder",
     "FormatError",
+    "Generator",
     "KeyValueCache",
     "Mask",
     "PictureClassifier",

@@ -112,4 +112,21 @@ std::vector<std::string> take_texts(nb::handle object, std::string_view name) {
   return texts;
 }
 
+std::vector<std::vector<std::int32_t>> take_id_lists(nb::handle object, std::string_view name) {
+  if (PyUnicode_Check(object.ptr()) || !nb::hasattr(object, "__iter__")) {
+    refuse_type(object, name, "a list of lists of ids");
+  }
+  std::vector<std::vector<std::int32_t>> all;
+  for (nb::handle list : nb::iter(object)) {
+    std::vector<std::int32_t>& ids = all.emplace_back();
+    for (const std::int64_t id : take_whole_numbers(list, fmt::format("{}[{}]", name, all.size() - 1))) {
+      if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
+        throw std::invalid_argument("ids must be from 0 to 2^31 - 1");
+      }
+      ids.push_back(static_cast<std::int32_t>(id));
+    }
+  }
+  return all;
+}
+
 }  // namespace qkv::python

@@ -47,6 +47,8 @@ std::string_view text_of(nb::handle object, std::string_view name);
 std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view name);
 // A list or another iterable of str; the message has the index of one that is none.
 std::vector<std::string> take_texts(nb::handle object, std::string_view name);
+// A list of lists of token ids.
+std::vector<std::vector<std::int32_t>> take_id_lists(nb::handle object, std::string_view name);
 
 // A dict of names and values, one after the other.
 template <class... Rest>

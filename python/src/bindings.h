@@ -18,6 +18,7 @@ void bind_tokenizer(nb::module_& module);
 void bind_embedder(nb::module_& module);
 void bind_bert(nb::module_& module);
 void bind_translator(nb::module_& module);
+void bind_generator(nb::module_& module);
 void bind_any_layer(nb::module_& module);
 void bind_heads(nb::module_& module);
 void bind_stacks(nb::module_& module);

@@ -80,17 +80,7 @@ nb::list translate(const Translator& translator, nb::handle texts, const nb::kwa
 }
 
 nb::list generate(const Translator& translator, nb::handle sources, const nb::kwargs& keywords) {
-  if (PyUnicode_Check(sources.ptr()) || !nb::hasattr(sources, "__iter__")) {
-    throw TypeError("sources must be a list of lists of ids, got " + name_of_type(sources));
-  }
-  std::vector<std::vector<std::int32_t>> all;
-  for (nb::handle source : nb::iter(sources)) {
-    std::vector<std::int32_t>& ids = all.emplace_back();
-    for (const std::int64_t id : take_whole_numbers(source, fmt::format("sources[{}]", all.size() - 1))) {
-      if (id < 0 || id >= Tokenizer::kAnyVocab) throw std::invalid_argument("ids must be from 0 to 2^31 - 1");
-      ids.push_back(static_cast<std::int32_t>(id));
-    }
-  }
+  const std::vector<std::vector<std::int32_t>> all = take_id_lists(sources, "sources");
   return best_of(keywords, [&](const TranslateOptions& options) { return translator.generate(all, options); });
 }
 

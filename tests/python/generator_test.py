@@ -1,0 +1,127 @@
+"""Language models: texts beside transformers' own, pieces as they are written, refusals, Ctrl-C."""
+
+import json
+import os
+import pathlib
+import pickle
+import signal
+import threading
+import time
+
+import numpy
+import pytest
+
+import qkv
+
+GOLDEN = pathlib.Path(__file__).parent.parent / "golden" / "language"
+TEXTS = json.loads((GOLDEN / "gpt2_text.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def generator():
+    return qkv.Generator(GOLDEN / "gpt2")
+
+
+def test_texts_are_those_of_transformers(generator):
+    prompts = [each["text"] for each in TEXTS]
+    found = generator.generate(prompts, max_new_tokens=24)
+    assert [one.ids for one in found] == [each["greedy"] for each in TEXTS]
+    assert [str(one) for one in found] == [each["text_of_greedy"] for each in TEXTS]
+    assert [one.ids for one in generator.generate(prompts, max_new_tokens=12, beams=3)] == [each["beams"] for each in TEXTS]
+    penalised = generator.generate(prompts, max_new_tokens=24, repetition_penalty=1.3)
+    assert [one.ids for one in penalised] == [each["penalty"] for each in TEXTS]
+
+
+def test_forms_of_prompts(generator):
+    one = generator.generate("A cat", max_new_tokens=5)
+    ids = generator.tokenizer.encode("A cat").ids
+    assert generator.generate(["A cat"], max_new_tokens=5) == [one]
+    assert generator.generate([ids], max_new_tokens=5) == [one]
+    assert generator.generate([numpy.array(ids)], max_new_tokens=5, chunk=1, threads=3) == [one]
+    assert generator.generate([]) == []
+    best = generator.generate("A cat", max_new_tokens=5, beams=3, nbest=2)
+    assert len(best) == 2 and best[0].score >= best[1].score
+    assert (one.end, len(one.ids)) == ("length", 5)
+    assert generator.generate("A cat", max_length=len(ids) + 2).ids == one.ids[:2]
+
+
+def test_draws_follow_the_seed(generator):
+    drawn = [generator.generate("A cat", max_new_tokens=12, temperature=2.0, top_k=40, top_p=0.9, min_p=0.01, seed=seed).ids
+             for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_a_stream_is_the_text(generator):
+    whole = generator.generate("A cat", max_new_tokens=40).text
+    pieces = list(generator.stream("A cat", max_new_tokens=40))
+    assert "".join(pieces) == whole and len(pieces) > 5
+    stop = whole[7:9]
+    assert "".join(generator.stream("A cat", max_new_tokens=40, stop_strings=[stop])) == whole[: whole.index(stop)]
+    assert generator.generate("A cat", max_new_tokens=40, stop_strings=stop).end == "stop_string"
+
+
+def test_a_stream_that_is_closed_ends_its_thread(generator):
+    before = threading.active_count()
+    stream = generator.stream("A cat", max_new_tokens=200)
+    next(stream)
+    stream.close()
+    assert threading.active_count() == before
+    with pytest.raises(ValueError, match="prompt 1 has no tokens"):
+        next(generator.stream(""))
+
+
+def test_it_pickles_as_its_folder(generator):
+    again = pickle.loads(pickle.dumps(generator))
+    assert again.generate("x", max_new_tokens=4) == generator.generate("x", max_new_tokens=4)
+
+
+@pytest.mark.parametrize(
+    "error, options, message",
+    [
+        (TypeError, {"temperatur": 1}, "unexpected keyword"),
+        (ValueError, {"temperature": 0}, "temperature is 0, must be above 0"),
+        (ValueError, {"min_p": 2}, "min_p is 2, must be from 0 to 1"),
+        (ValueError, {"beams": 2, "temperature": 1.0}, "sampling needs 1 beam"),
+        (ValueError, {"beams": 2, "stop_strings": ["."]}, "need 1 beam"),
+        (TypeError, {"stop_strings": [1]}, r"stop_strings\[0\] must be a str"),
+        (TypeError, {"max_new_tokens": 1.5}, "max_new_tokens must be a whole number"),
+    ],
+)
+def test_what_does_not_fit_is_refused(generator, error, options, message):
+    with pytest.raises(error, match=message):
+        generator.generate("x", **options)
+
+
+def test_refusals_of_prompts_and_folders(generator):
+    with pytest.raises(TypeError, match=r"prompts\[1\] must be a str"):
+        generator.generate(["x", 1])
+    with pytest.raises(ValueError, match="prompt 1 has 256 tokens"):
+        generator.generate([[1] * 256])
+    with pytest.raises(qkv.FormatError, match="the supported language models are"):
+        qkv.Generator(GOLDEN.parent / "encoders" / "roberta")
+    with pytest.raises(qkv.FormatError, match="tokenizer.json is missing"):
+        qkv.Generator(GOLDEN / "llama").generate("x")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_ctrl_c_ends_writing(generator, streams):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    count = threading.active_count()
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            timer.start()
+            while True:
+                if streams:
+                    list(generator.stream("A cat", max_new_tokens=200))
+                else:
+                    generator.generate(["A cat"] * 5000, max_new_tokens=200)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    for _ in range(1000):  # where the signal comes while a thread is awaited, it ends by itself
+        if threading.active_count() == count:
+            break
+        time.sleep(0.01)
+    assert threading.active_count() == count
+    assert generator.generate("A cat", max_new_tokens=2).end == "length"
