@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "io/arrays/gguf.h"
 #include "io/arrays/safetensors_header.h"
 #include "io/atomic_folder.h"
 #include "io/files/files.h"
@@ -59,6 +60,17 @@ void any_safetensors_index(std::string_view bytes) {
     if (tensors.empty() || std::filesystem::path("folder") / file != "folder/" + file) __builtin_trap();
     if (std::filesystem::path(file).filename() != file || file.find('\0') != std::string::npos) __builtin_trap();
   }
+}
+
+// Any bytes as a GGUF file, and the tokenizer in it.
+void any_gguf(std::string_view bytes) {
+  const std::string path = folder_with("model.gguf", bytes) + "/model.gguf";
+  io::GgufFile file(path);
+  for (const io::GgufTensor& tensor : file.tensors()) {
+    if (file.read(tensor).shape() != tensor.shape()) __builtin_trap();
+  }
+  const Encoding encoding = Tokenizer::load(path).encode("The caf\xC3\xA9 12 \n");
+  if (encoding.ids.size() != encoding.offsets.size()) __builtin_trap();
 }
 
 // Any bytes as an .npy file.
@@ -193,7 +205,7 @@ void any_pairs(std::string_view bytes) {
 // Any bytes as the config of a training.
 void any_train_config(std::string_view bytes) {
   const auto config = training::read_train_config(folder_with("train.json", bytes) + "/train.json");
-  if (config.training.steps < 1 || config.model.model_dim % config.model.encoder_heads != 0) __builtin_trap();
+  if (config.training.steps < 1 || config.model->positions() < 1) __builtin_trap();
 }
 
 // Any bytes as the manifest of a checkpoint.
@@ -279,6 +291,7 @@ void any_image_processor(std::string_view bytes) {
 constexpr Target kTargets[] = {
     {"safetensors", any_safetensors},
     {"safetensors_index", any_safetensors_index},
+    {"gguf", any_gguf},
     {"npy", any_npy},
     {"csv", any_csv},
     {"json", any_json},
