@@ -15,7 +15,8 @@ struct Target {
 extern const std::span<const Target> kReaders;
 
 // Those of tests/golden/tokenizer that any text is encoded by: one of each kind of vocabulary.
-inline constexpr const char* kTokenizers[] = {"small",          "schemes/byte_level",    "schemes/metaspace",
-                                              "schemes/suffix", "schemes/unigram_bytes", "schemes/trained"};
+inline constexpr const char* kTokenizers[] = {
+    "small",         "schemes/byte_level",    "schemes/metaspace", "schemes/suffix", "schemes/expression",
+    "schemes/split", "schemes/unigram_bytes", "schemes/trained"};
 
 }  // namespace qkv::fuzz

@@ -54,7 +54,7 @@ struct TokenLimits {
   }
   std::int32_t id(const JsonValue& value) const { return static_cast<std::int32_t>(value.integer(0, vocab - 1)); }
   std::string text(const JsonValue& value, std::string token) const {
-    if (to_code_points(token).size() > kLongestToken) {
+    if (token.size() > kLongestToken && to_code_points(token).size() > kLongestToken) {
       value.refuse(fmt::format("is longer than {} characters", kLongestToken));
     }
     return token;

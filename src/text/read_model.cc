@@ -1,4 +1,6 @@
 // Reads the model of a tokenizer.json, by its type.
+#include <algorithm>
+#include <string_view>
 #include <vector>
 
 #include "core/stop.h"
@@ -11,6 +13,7 @@ namespace qkv::text {
 
 Vocabulary read_vocabulary(const JsonValue& tokens, const TokenLimits& limits) {
   std::vector<Vocabulary::Entry> entries;
+  entries.reserve(std::min(tokens.size(), static_cast<std::size_t>(limits.vocab)));
   tokens.for_each_member([&](const std::string& token, const JsonValue& id) {
     limits.check_count(entries.size(), id);
     entries.push_back({limits.text(id, token), limits.id(id)});
@@ -30,18 +33,19 @@ std::unique_ptr<Model> read_wordpiece(const JsonValue& stage, const TokenLimits&
 }
 
 // "left right" or ["left", "right"].
-Bpe::Merge read_merge(const JsonValue& merge) {
+void add_merge(const JsonValue& merge, Bpe& model) {
   if (merge.is_string()) {
     const std::string text = merge.string();
     const std::size_t space = text.find(' ');
     if (space == std::string::npos || text.find(' ', space + 1) != std::string::npos) {
       merge.refuse("must be two tokens with a space between");
     }
-    return {text.substr(0, space), text.substr(space + 1)};
+    model.add_merge(std::string_view(text).substr(0, space), std::string_view(text).substr(space + 1));
+    return;
   }
   const std::vector<JsonValue> parts = merge.elements();
   if (parts.size() != 2) merge.refuse("must be two tokens");
-  return {parts[0].string(), parts[1].string()};
+  model.add_merge(parts[0].string(), parts[1].string());
 }
 
 std::unique_ptr<Model> read_bpe(const JsonValue& stage, const TokenLimits& limits) {
@@ -55,13 +59,11 @@ std::unique_ptr<Model> read_bpe(const JsonValue& stage, const TokenLimits& limit
                            .byte_fallback = optional_boolean(stage, "byte_fallback", false),
                            .ignore_merges = optional_boolean(stage, "ignore_merges", false)};
   Vocabulary vocabulary = read_vocabulary(stage["vocab"], limits);
-  std::vector<Bpe::Merge> merges;
-  StopTurns turns;
-  for (const JsonValue& merge : stage["merges"].elements()) {
-    turns.next();
-    merges.push_back(read_merge(merge));
-  }
-  return build_from(stage, [&] { return std::make_unique<Bpe>(std::move(vocabulary), merges, options); });
+  auto model = build_from(stage, [&] { return std::make_unique<Bpe>(std::move(vocabulary), options); });
+  const JsonValue merges = stage["merges"];
+  model->reserve_merges(merges.size());
+  merges.for_each_element([&](const JsonValue& merge) { build_from(stage, [&] { add_merge(merge, *model); }); });
+  return model;
 }
 
 // [[token, score], ...], whose ids are their positions.

@@ -8,14 +8,17 @@
 #include <stdexcept>
 
 #include "core/refuse.h"
+#include "io/arrays/gguf.h"
+#include "io/files/files.h"
 #include "qkv/files.h"
+#include "text/gguf_tokenizer.h"
 #include "text/stages/byte_alphabet.h"
 #include "text/tokenizer_parts.h"
 
 namespace qkv {
 namespace {
 
-constexpr std::size_t kLargestFile = std::size_t{20} << 20;  // XLM-RoBERTa's, indented, has 17 million bytes
+constexpr std::size_t kLargestFile = std::size_t{36} << 20;  // Gemma 3's, indented, has 33.4 million bytes
 
 using text::CharacterSpan;
 using text::Piece;
@@ -99,7 +102,12 @@ class Encoder {
 }  // namespace
 
 Tokenizer Tokenizer::load(const std::string& path, std::int64_t vocab) {
-  auto document = std::make_unique<const io::JsonDocument>(read_file(path, kLargestFile), path, io::JsonNumbers::serde);
+  const auto json = [&] {
+    if (!io::has_ending(path, ".gguf")) return read_file(path, kLargestFile);
+    io::GgufFile file(path);
+    return text::gguf_tokenizer_json(file);
+  };
+  auto document = std::make_unique<const io::JsonDocument>(json(), path, io::JsonNumbers::serde);
   return Tokenizer(std::make_shared<const Parts>(text::read_tokenizer_json(std::move(document), vocab)));
 }
 

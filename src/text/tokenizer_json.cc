@@ -9,6 +9,7 @@
 #include "text/stages/decoders.h"
 #include "text/stages/normalizers.h"
 #include "text/stages/pre_tokenizers.h"
+#include "text/stages/split.h"
 #include "text/stages/stages.h"
 #include "text/tokenizer_parts.h"
 
@@ -113,6 +114,46 @@ std::unique_ptr<PreTokenizer> read_byte_level(const JsonValue& stage) {
   return std::make_unique<ByteLevel>(stage["add_prefix_space"].boolean(), optional_boolean(stage, "use_regex", true));
 }
 
+SeparatorBecomes read_behavior(const JsonValue& behavior) {
+  constexpr std::pair<std::string_view, SeparatorBecomes> kBehaviors[] = {
+      {"Removed", SeparatorBecomes::nothing},
+      {"Isolated", SeparatorBecomes::word},
+      {"MergedWithPrevious", SeparatorBecomes::end_of_word},
+      {"MergedWithNext", SeparatorBecomes::beginning_of_word},
+      {"Contiguous", SeparatorBecomes::one_word_with_others}};
+  const std::string name = behavior.string();
+  for (const auto& [known, become] : kBehaviors) {
+    if (name == known) return become;
+  }
+  behavior.refuse("must be \"Removed\", \"Isolated\", \"MergedWithPrevious\", \"MergedWithNext\" or \"Contiguous\"");
+}
+
+Matcher read_matcher(const JsonValue& stage) {
+  const auto expression = stage["pattern"].find("Regex");
+  if (!expression) return matcher_of_string(to_code_points(pattern(stage)));
+  const auto matcher = matcher_of_expression(expression->string());
+  if (!matcher) {
+    expression->refuse(
+        "is not supported; of regular expressions only those of GPT-2, GPT-4, Llama 3, Qwen 2 and Qwen 3 are");
+  }
+  return *matcher;
+}
+
+std::unique_ptr<PreTokenizer> read_split(const JsonValue& stage) {
+  const Separators separators = stage["invert"].boolean() ? Separators::between : Separators::matches;
+  return std::make_unique<Split>(read_matcher(stage), read_behavior(stage["behavior"]), separators);
+}
+
+std::unique_ptr<PreTokenizer> read_digits(const JsonValue& stage) {
+  const bool each = stage["individual_digits"].boolean();
+  return std::make_unique<Split>(end_of_digit, each ? SeparatorBecomes::word : SeparatorBecomes::one_word_with_others);
+}
+
+std::unique_ptr<PreTokenizer> read_punctuation(const JsonValue& stage) {
+  const auto behavior = stage.find("behavior");
+  return std::make_unique<Split>(end_of_punctuation, behavior ? read_behavior(*behavior) : SeparatorBecomes::word);
+}
+
 std::unique_ptr<Decoder> read_metaspace_decoder(const JsonValue& stage) {
   return std::make_unique<MetaspaceDecoder>(one_character(stage["replacement"]),
                                             prepend_of(stage) != Metaspace::Prepend::never);
@@ -153,6 +194,9 @@ std::unique_ptr<PreTokenizer> read_pre_tokenizer(const JsonValue& stage) {
       {{"BertPreTokenizer", plain<PreTokenizer, BertPreTokenizer>},
        {"ByteLevel", read_byte_level},
        {"Metaspace", read_metaspace},
+       {"Split", read_split},
+       {"Digits", read_digits},
+       {"Punctuation", read_punctuation},
        {"Whitespace", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(true); }},
        {"WhitespaceSplit", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(false); }},
        {"Sequence", [](const JsonValue& s) -> Result {

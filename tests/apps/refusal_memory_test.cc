@@ -48,7 +48,7 @@ std::string safetensors(const std::string& header) {
 std::string tensors(const std::string& members) { return safetensors("{" + members.substr(1) + "}"); }
 
 TEST(RefusalMemory, OfTokenizers) {
-  const std::size_t most = std::size_t{20} << 20;
+  const std::size_t most = std::size_t{36} << 20;
   const auto refuse = [](const std::string& content, const std::string& part) {
     expect_cheap_refusal(TinyBert(), "tokenizer.json", content, part);
   };
@@ -57,8 +57,86 @@ TEST(RefusalMemory, OfTokenizers) {
   refuse("{\"version\": \"" + std::string(4 << 20, 'x') + "\"}", "version is");
   refuse(tokenizer_json(members(410'000, 40, "30")), "must be 0 to 29");
   refuse(tokenizer_json(members(990'000, 9, "1")), "is one too many: the model has 30");
-  refuse(tokenizer_json(members(1'010'000, 4, "1")), "more than 1000000 values");
+  refuse(tokenizer_json(members(1'260'000, 4, "1")), "more than 2500000 values");
   refuse(tokenizer_json(members(29, 1024)), "post_processor.type");  // as many as the model has, as long as they may be
+}
+
+// What qkv tokenizer says of a file of this content, with so much memory.
+Outcome encode_with(const std::string& name, const std::string& content) {
+  const Folder folder;
+  folder.put(name, content);
+  return folder.run("MALLOC_ARENA_MAX=1 tokenizer encode --tokenizer " + name, {.memory = content.size() + kAllowed});
+}
+
+// A byte-pair vocabulary of Gemma's size opens: 262,144 tokens of up to three characters, and both cuts of each as
+// merges.
+TEST(RefusalMemory, LargeTokenizersOpen) {
+  const auto letter = [](int i) {
+    return fmt::format("{:c}", "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[i]);
+  };
+  std::string vocab, merges;
+  int count = 0;
+  const auto add = [&](const std::string& token) {
+    vocab += fmt::format("{}\n      \"{}\": {}", count == 0 ? "" : ",", token, count);
+    ++count;
+  };
+  const auto merge = [&](const std::string& left, const std::string& right) {
+    merges +=
+        fmt::format("{}\n      [\n        \"{}\",\n        \"{}\"\n      ]", merges.empty() ? "" : ",", left, right);
+  };
+  for (int i = 0; i < 64; ++i) add(letter(i));
+  for (int i = 0; i < 64 * 64; ++i) {
+    add(letter(i / 64) + letter(i % 64));
+    merge(letter(i / 64), letter(i % 64));
+  }
+  for (int i = 0; count < 262'144; ++i) {
+    const std::string a = letter(i / 64 / 64), b = letter(i / 64 % 64), c = letter(i % 64);
+    add(a + b + c);
+    merge(a + b, c);
+    merge(a, b + c);
+  }
+  const std::string json = R"({"model": {"type": "BPE", "vocab": {)" + vocab + R"(}, "merges": [)" + merges + "]}}";
+  EXPECT_EQ(encode_with("tokenizer.json", json).err, "");
+}
+
+std::string gguf_number(std::uint64_t value, std::size_t bytes) {
+  return std::string(reinterpret_cast<const char*>(&value), bytes);
+}
+std::string gguf_text(const std::string& text) { return gguf_number(text.size(), 8) + text; }
+// Of the type of strings; `values` have their lengths.
+std::string gguf_strings(const std::string& key, std::uint64_t count, const std::string& values) {
+  return gguf_text(key) + gguf_number(9, 4) + gguf_number(8, 4) + gguf_number(count, 8) + values;
+}
+std::string gguf(std::uint64_t tensors, std::uint64_t keys, const std::string& content) {
+  return "GGUF" + gguf_number(3, 4) + gguf_number(tensors, 8) + gguf_number(keys, 8) + content;
+}
+
+TEST(RefusalMemory, OfGgufFiles) {
+  const auto refuse = [](const std::string& content, const std::string& part) {
+    expect_message(encode_with("m.gguf", content), 3, "qkv tokenizer encode", part);
+  };
+  std::string keys, tensors, tokens, merges;
+  for (int i = 0; i < 100'000; ++i) {
+    keys += gguf_text(fmt::format("{:020}", i)) + gguf_number(0, 4) + "x";
+    tensors += gguf_text(fmt::format("{:018}", i)) + gguf_number(1, 4) + gguf_number(0, 8) + gguf_number(0, 4) +
+               gguf_number(0, 8);
+  }
+  refuse(gguf(0, 100'000, keys), "key \"tokenizer.ggml.model\" is missing");
+  refuse(gguf(100'000, 100'000, keys + tensors), "the file ends before its data");
+  const std::string model = gguf_text("tokenizer.ggml.model") + gguf_number(8, 4) + gguf_text("gpt2"),
+                    pre = gguf_text("tokenizer.ggml.pre") + gguf_number(8, 4);
+  refuse(gguf(0, 2, model + gguf_strings("tokenizer.ggml.tokens", 8'000'000, std::string(64'000'000, '\0'))),
+         "has 8000000 elements, must have at most 524288");
+  refuse(gguf(0, 1, gguf_text("a") + gguf_number(8, 4) + gguf_text(std::string(100'000'000, 'x') + "\xff")),
+         "is no UTF-8");
+  constexpr std::uint64_t kTokens = 524'288;
+  for (std::uint64_t i = 0; i < kTokens; ++i) tokens += gguf_text(fmt::format("{:x}", i));
+  for (int i = 0; i < 16 * 16 * 16; ++i) merges += gguf_text(fmt::format("{:x} {:x}", i / 16 + 1, i % 16));
+  const std::string all = model + gguf_strings("tokenizer.ggml.tokens", kTokens, tokens);
+  refuse(gguf(0, 3, all + pre + gguf_text("x")), "supported: gpt-2, smollm");
+  refuse(gguf(0, 4,
+              all + pre + gguf_text("gpt-2") + gguf_strings("tokenizer.ggml.merges", 4097, merges + gguf_text("g g"))),
+         "merge 4096: \"gg\" is not in the vocabulary");
 }
 
 TEST(RefusalMemory, OfTensors) {

@@ -89,8 +89,8 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
 /normalizer = "BertNormalizer" => normalizer must be an object, is string
 /normalizer/handle_chinese_chars = 1 => normalizer.handle_chinese_chars must be true or false, is number
 /normalizer/strip_accents = "yes" => normalizer.strip_accents must be true or false, is string
-/pre_tokenizer/type = "Split" => pre_tokenizer.type is "Split"; supported: BertPreTokenizer, ByteLevel, Metaspace,
-    Whitespace, WhitespaceSplit, Sequence
+/pre_tokenizer/type = "UnicodeScripts" => pre_tokenizer.type is "UnicodeScripts"; supported: BertPreTokenizer, ByteLevel,
+    Metaspace, Split, Digits, Punctuation, Whitespace, WhitespaceSplit, Sequence
 /decoder/type = "CTC" => decoder.type is "CTC"; supported: WordPiece, ByteLevel, Metaspace, BPEDecoder, ByteFallback,
     Replace, Fuse, Strip, Sequence
 /decoder/cleanup = "" => decoder.cleanup must be true or false, is string
@@ -155,6 +155,17 @@ TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
     => pre_tokenizer.prepend_scheme must be "always", "first" or "never"
 /pre_tokenizer = {"type": "Sequence"} => pre_tokenizer.pretokenizers is missing
 /pre_tokenizer = {"type": "Sequence", "pretokenizers": [{}]} => pre_tokenizer.pretokenizers[0].type is missing
+/pre_tokenizer = {"type": "Split", "pattern": {"Regex": "\\s+"}, "behavior": "Isolated", "invert": false}
+    => pre_tokenizer.pattern.Regex is not supported; of regular expressions only those of GPT-2, GPT-4, Llama 3, Qwen 2 and Qwen 3 are
+/pre_tokenizer = {"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated", "invert": false}
+    => pre_tokenizer.pattern.String must not be empty
+/pre_tokenizer = {"type": "Split", "pattern": {}, "behavior": "Isolated", "invert": false}
+    => pre_tokenizer.pattern.String is missing
+/pre_tokenizer = {"type": "Split", "pattern": {"String": " "}, "behavior": "isolated", "invert": false}
+    => pre_tokenizer.behavior must be "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext" or "Contiguous"
+/pre_tokenizer = {"type": "Split", "pattern": {"String": " "}, "behavior": "Isolated"} => pre_tokenizer.invert is missing
+/pre_tokenizer = {"type": "Digits"} => pre_tokenizer.individual_digits is missing
+/pre_tokenizer = {"type": "Punctuation", "behavior": 1} => pre_tokenizer.behavior must be a string, is number
 /normalizer = {"type": "Sequence", "normalizers": [1]} => normalizer.normalizers[0] must be an object, is number
 /normalizer = {"type": "Prepend"} => normalizer.prepend is missing
 /normalizer = {"type": "Precompiled", "precompiled_charsmap": "Zh=="} => normalizer.precompiled_charsmap must be base64

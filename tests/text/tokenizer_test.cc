@@ -57,8 +57,8 @@ TEST_P(TokenizerSchemes, DecodesAsTheReferenceWholeAndInPieces) {
 
 INSTANTIATE_TEST_SUITE_P(All, TokenizerSchemes,
                          ::testing::Values("small", "schemes/byte_level", "schemes/byte_words", "schemes/metaspace",
-                                           "schemes/suffix", "schemes/prefix", "schemes/unigram",
-                                           "schemes/unigram_bytes", "schemes/trained"),
+                                           "schemes/suffix", "schemes/prefix", "schemes/expression", "schemes/split",
+                                           "schemes/unigram", "schemes/unigram_bytes", "schemes/trained"),
                          [](const auto& scheme) { return std::filesystem::path(scheme.param).filename().string(); });
 
 // Where two cuts of a word tie, the last bits of the scores decide (make_numbers.py).
@@ -86,6 +86,23 @@ TEST(TokenizerSlow, CorpusGivesTheTokensOfTheReference) {
   const char* file = std::getenv("QKV_TOKENIZER_FILE");
   expect_tokens(Tokenizer::load(file != nullptr ? file : minilm_folder() + "/tokenizer.json"), lines_of(slurp(corpus)),
                 lines_of(slurp(expected)));
+}
+
+TEST(TokenizerSlow, DecodersGiveTheIdsAndTextsOfTheReference) {
+  const char* folder = std::getenv("QKV_DECODER_TOKENIZERS");
+  if (folder == nullptr) GTEST_SKIP() << "run tests/decoder_tokenizers, which names their folder";
+  for (const char* name : {"qwen3", "llama3", "gemma3"}) {
+    SCOPED_TRACE(name);
+    const Tokenizer tokenizer = Tokenizer::load(fmt::format("{}/{}/tokenizer.json", folder, name));
+    const auto expected = nlohmann::json::parse(slurp(fmt::format("{}/{}/expected.json", folder, name)));
+    const std::vector<std::string> texts = expected.at("texts");
+    ASSERT_FALSE(texts.empty());
+    for (std::size_t i = 0; i < texts.size() && !testing::Test::HasFailure(); ++i) {
+      const std::vector<std::int32_t> ids = expected.at("ids").at(i);
+      EXPECT_EQ(tokenizer.encode(texts[i]).ids, ids) << nlohmann::json(texts[i]).dump();
+      EXPECT_EQ(tokenizer.decode(ids), expected.at("decoded").at(i).get<std::string>()) << texts[i];
+    }
+  }
 }
 
 TEST(Tokenizer, TokensAndPlaces) {

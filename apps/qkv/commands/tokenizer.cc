@@ -119,7 +119,7 @@ void add_tokenizer_train(Command& tokenizer) {
 void add_conversion(Command& tokenizer, const char* name, const char* help, void (*convert)(const ConvertRequest&)) {
   Command& command = tokenizer.add_command(name, help);
   const auto request = std::make_shared<ConvertRequest>();
-  command.add({{"--tokenizer", file(request->tokenizer), "the tokenizer.json", required()}});
+  command.add({{"--tokenizer", file(request->tokenizer), "the tokenizer.json, or a GGUF file", required()}});
   command.add(line_options(request->lines));
   command.on_run([request, convert] { convert(*request); });
 }

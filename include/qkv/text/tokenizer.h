@@ -5,7 +5,8 @@
 //
 // Known are: models WordPiece, BPE and Unigram; normalizers BertNormalizer, NFC, NFD, NFKC, NFKD, Lowercase,
 // StripAccents, Strip, Prepend, Replace (of a string, or of " {2,}"), Precompiled and Sequence; pre-tokenizers
-// BertPreTokenizer, ByteLevel, Metaspace, Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing,
+// BertPreTokenizer, ByteLevel, Metaspace, Split (at a string, or by the expression of GPT-2, GPT-4, Llama 3, Qwen 2 or
+// Qwen 3), Digits, Punctuation, Whitespace, WhitespaceSplit and Sequence; post-processors TemplateProcessing,
 // BertProcessing, RobertaProcessing, ByteLevel and Sequence; decoders WordPiece, ByteLevel, Metaspace, BPEDecoder,
 // ByteFallback, Replace, Fuse, Strip and Sequence; added_tokens. Any other type is refused by name. `truncation` and
 // `padding` of the file are not applied: the caller gives the maximum length, and nothing is padded. A loaded tokenizer
@@ -55,7 +56,8 @@ class QKV_API Tokenizer {
   // Files with an id of `vocab` (the rows of the model's table of embeddings) or more are refused.
   static constexpr std::int64_t kAnyVocab = std::int64_t{1} << 31;
 
-  // FormatError, naming the file, the field and the rule, for a file that breaks one; IoError if it cannot be read.
+  // A tokenizer.json, or the tokenizer in a file whose name ends with ".gguf". FormatError, naming the file, the field
+  // and the rule, for a file that breaks one; IoError if it cannot be read.
   static Tokenizer load(const std::string& path, std::int64_t vocab = kAnyVocab);
   // As MarianTokenizer of transformers makes it of source.spm (or target.spm), a SentencePiece model of the unigram
   // kind, and vocab.json, {token: id}: the same ids. Errors as load().

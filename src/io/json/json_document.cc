@@ -35,7 +35,7 @@ class JsonTape::Builder : public JsonEvents {
     return keep(value);
   }
   bool key(std::string& name) override {
-    tape_.values_.push_back({Kind::string, 0, 0});
+    push(Kind::string, 0);
     return keep(name);
   }
   bool start_object(std::size_t) override { return open(Kind::object); }
@@ -52,10 +52,13 @@ class JsonTape::Builder : public JsonEvents {
 
  private:
   bool add(Kind kind, std::uint64_t bits = 0) {
-    if (++count_ > kMostValues) refuse(fmt::format("more than {} values", kMostValues));
     if (!open_.empty()) ++tape_.values_[open_.back()].size;
-    tape_.values_.push_back({kind, 0, bits});
+    push(kind, bits);
     return true;
+  }
+  void push(Kind kind, std::uint64_t bits) {
+    if (tape_.values_.size() == kMostValues) refuse(fmt::format("more than {} values", kMostValues));
+    tape_.values_.push_back({kind, 0, bits});
   }
   bool open(Kind kind) {
     if (open_.size() == kMostDepth) refuse(fmt::format("nested deeper than {}", kMostDepth));
@@ -63,11 +66,19 @@ class JsonTape::Builder : public JsonEvents {
     open_.push_back(static_cast<Index>(tape_.values_.size() - 1));
     return true;
   }
-  // Of the last value.
+  // Of the last value. Strings share a piece of memory, but for long ones, which would leave much of it unused.
   bool keep(std::string_view text) {
+    constexpr std::size_t kPiece = 1 << 16, kLong = 1 << 12;
+    const bool is_long = text.size() > kLong;
+    if (is_long || left_ < text.size()) {
+      tape_.characters_.emplace_back().reserve(is_long ? text.size() : kPiece);
+      if (!is_long) shared_ = &tape_.characters_.back(), left_ = shared_->capacity();
+    }
+    std::string& piece = is_long ? tape_.characters_.back() : *shared_;
+    if (!is_long) left_ -= text.size();
     tape_.values_.back().size = static_cast<std::uint32_t>(text.size());
-    tape_.values_.back().bits = tape_.characters_.size();
-    tape_.characters_ += text;
+    tape_.values_.back().bits = reinterpret_cast<std::uintptr_t>(piece.data() + piece.size());
+    piece += text;
     return true;
   }
   // Of the innermost object, which ends here.
@@ -91,11 +102,11 @@ class JsonTape::Builder : public JsonEvents {
   JsonNumbers numbers_;
   JsonTape& tape_;
   std::vector<Index> open_;
-  std::size_t count_ = 0;  // of values
+  std::string* shared_ = nullptr;
+  std::size_t left_ = 0;  // bytes of it
 };
 
 JsonTape::JsonTape(std::string_view text, const std::string& file, JsonNumbers numbers) {
-  characters_.reserve(text.size());  // strings take no more there: growing by copies would hold them twice
   Builder(file, numbers, *this).parse(text);
 }
 
@@ -241,12 +252,22 @@ double JsonValue::number() const {
   return tape().number(at_);
 }
 
-std::vector<JsonValue> JsonValue::elements() const {
+std::size_t JsonValue::size() const { return is_list() || tape().kind(at_) == Kind::object ? tape().size(at_) : 0; }
+
+void JsonValue::for_each_element(const std::function<void(const JsonValue&)>& f) const {
   require(is_list(), "an array");
-  std::vector<JsonValue> values;
-  values.reserve(tape().size(at_));
+  StopTurns turns;
   const Index end = tape().next(at_);
-  for (Index at = at_ + 1; at < end; at = tape().next(at)) values.emplace_back(*document_, at);
+  for (Index at = at_ + 1; at < end; at = tape().next(at)) {
+    turns.next();
+    f(JsonValue(*document_, at));
+  }
+}
+
+std::vector<JsonValue> JsonValue::elements() const {
+  std::vector<JsonValue> values;
+  values.reserve(size());
+  for_each_element([&](const JsonValue& value) { values.push_back(value); });
   return values;
 }
 

@@ -20,16 +20,15 @@ namespace qkv::io {
 enum class JsonNumbers { nearest, serde };
 
 // The values of a JSON text, one after the other, sixteen bytes each, and the characters of all its strings: no node of
-// the heap for each, so that a vocabulary of 250,000 tokens is read in tens of megabytes.
+// the heap for each, so that a vocabulary of 260,000 tokens is read in tens of megabytes.
 class JsonTape {
  public:
   enum class Kind : std::uint8_t { null, boolean, negative, natural, real, string, array, object };
   using Index = std::uint32_t;
 
   static constexpr std::size_t kMostDepth = 32;
-  // Multilingual vocabularies have most: 250,002 pieces of XLM-RoBERTa with their scores are 750,000 values, the words
-  // of LaBSE 501,153.
-  static constexpr std::size_t kMostValues = 1'000'000;
+  // Keys count, too. Byte-pair vocabularies have most: the 262,144 tokens and 514,906 merges of Gemma 3 are 2,160,000.
+  static constexpr std::size_t kMostValues = 2'500'000;
 
   // FormatError if the text is not JSON, nested deeper than kMostDepth, has more than kMostValues values or a key twice
   // in an object. `file` begins messages.
@@ -44,7 +43,9 @@ class JsonTape {
   std::int64_t negative(Index at) const { return static_cast<std::int64_t>(values_[at].bits); }
   std::uint64_t natural(Index at) const { return values_[at].bits; }
   double number(Index at) const;  // of all three kinds
-  std::string_view string(Index at) const { return {characters_.data() + values_[at].bits, values_[at].size}; }
+  std::string_view string(Index at) const {
+    return {reinterpret_cast<const char*>(static_cast<std::uintptr_t>(values_[at].bits)), values_[at].size};
+  }
   // The number of elements or members.
   std::size_t size(Index at) const { return values_[at].size; }
   // The keys of an object, sorted.
@@ -57,8 +58,8 @@ class JsonTape {
  private:
   class Builder;
 
-  // bits: a number's own; where a string's characters begin; of a container its end, and above that where the keys of
-  // an object are in keys_.
+  // bits: a number's own; the address of a string's characters; of a container its end, and above that where the keys
+  // of an object are in keys_.
   struct Value {
     Kind kind;
     std::uint32_t size;
@@ -68,7 +69,7 @@ class JsonTape {
 
   std::deque<Value> values_;  // a vector that grows would hold them twice
   std::vector<Index> keys_;
-  std::string characters_;
+  std::deque<std::string> characters_;  // of many strings each; they stay where they are
 };
 
 class JsonDocument;
@@ -91,6 +92,8 @@ class JsonValue {
   std::int64_t integer(std::int64_t min, std::int64_t max) const;
   double number() const;  // finite; an integer is one too
   std::vector<JsonValue> elements() const;
+  void for_each_element(const std::function<void(const JsonValue&)>& f) const;
+  std::size_t size() const;  // of an array or an object; else 0
 
   // Calls f(key, value) for each member in the order of keys.
   void for_each_member(const std::function<void(const std::string&, const JsonValue&)>& f) const;
@@ -110,7 +113,7 @@ class JsonValue {
 
 class JsonDocument {
  public:
-  // FormatError if the text is not JSON, nested deeper than 32, or has more than 1,000,000 values. `file` begins
+  // FormatError if the text is not JSON, nested deeper than 32, or has more than 2,500,000 values. `file` begins
   // messages.
   JsonDocument(std::string_view text, const std::string& file, JsonNumbers numbers = JsonNumbers::nearest)
       : tape_(text, file, numbers), file_(file) {}

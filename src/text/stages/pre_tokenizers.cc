@@ -1,49 +1,14 @@
 // The pre-tokenizers of byte-pair and unigram vocabularies, and BERT's.
 #include "text/stages/pre_tokenizers.h"
 
-#include <algorithm>
 #include <string_view>
 
 #include "core/stop.h"
 #include "text/stages/byte_alphabet.h"
 #include "text/stages/normalizers.h"
+#include "text/stages/split.h"
 
 namespace qkv::text {
-namespace {
-
-enum class Kind { space, letter, number, other };
-
-Kind kind_of(char32_t code) {
-  if (is_white_space(code)) return Kind::space;
-  if (is_letter(code)) return Kind::letter;
-  return is_number(code) ? Kind::number : Kind::other;
-}
-
-// Where the word that begins at `begin` ends: the first of these expressions that matches there.
-//   's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
-std::size_t end_of_word(CharacterSpan text, std::size_t begin) {
-  for (const std::string_view contraction : {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}) {
-    const bool found =
-        text.size() - begin >= contraction.size() &&
-        std::equal(contraction.begin(), contraction.end(), text.begin() + static_cast<std::ptrdiff_t>(begin),
-                   [](char c, const Character& in_text) { return in_text.code == static_cast<char32_t>(c); });
-    if (found) return begin + contraction.size();
-  }
-  const bool space_first = text[begin].code == ' ' && begin + 1 < text.size();
-  std::size_t at = begin + (space_first ? 1 : 0);
-  const Kind kind = kind_of(text[at].code);
-  if (kind != Kind::space) {
-    while (at < text.size() && kind_of(text[at].code) == kind) ++at;
-    return at;
-  }
-  at = begin;
-  while (at < text.size() && kind_of(text[at].code) == Kind::space) ++at;
-  // The last white space before a word is left to it, unless it is the only one.
-  return at < text.size() && at - begin > 1 ? at - 1 : at;
-}
-
-}  // namespace
-
 std::vector<Word> ByteLevel::split(Characters& text) const {
   constexpr std::u32string_view kSpace = U" ";
   if (add_prefix_space_ && !text.empty() && text.front().code != ' ') text = prepended(kSpace, text);
@@ -52,7 +17,7 @@ std::vector<Word> ByteLevel::split(Characters& text) const {
   bytes.reserve(text.size());
   StopTurns turns;
   for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = use_regex_ ? end_of_word(text, begin) : text.size();
+    const std::size_t end = use_regex_ ? end_of_gpt2_word(text, begin) : text.size();
     const std::size_t first = bytes.size();
     for (; begin < end; ++begin) {
       turns.next();
@@ -125,24 +90,13 @@ std::vector<Word> PreTokenizerSequence::split(Characters& text) const {
   return words;
 }
 
-namespace {
-
-// All of ASCII that is neither a control, a space, a letter nor a digit counts, symbols such as $ and + included.
-bool ends_word(char32_t code) {
-  if (code >= 0x80) return is_punctuation(code);
-  return (code >= 33 && code <= 47) || (code >= 58 && code <= 64) || (code >= 91 && code <= 96) ||
-         (code >= 123 && code <= 126);
-}
-
-}  // namespace
-
 std::vector<Word> BertPreTokenizer::split(Characters& text) const {
   std::vector<Word> words;
   std::size_t begin = 0;
   StopTurns turns;
   for (std::size_t i = 0; i < text.size(); ++i) {
     turns.next();
-    const bool alone = ends_word(text[i].code);
+    const bool alone = end_of_punctuation(text, i) > i;
     if (!alone && !is_white_space(text[i].code)) continue;
     if (begin < i) words.push_back({begin, i});
     if (alone) words.push_back({i, i + 1});

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
@@ -35,9 +36,31 @@ Vocabulary::Vocabulary(std::vector<Entry> entries) : entries_(std::move(entries)
     throw std::invalid_argument(fmt::format("tokens {} and {} share the id {}", io::quote(entries_[same_id[0]].token),
                                             io::quote(entries_[same_id[1]].token), id(*same_id)));
   }
+  slots_.resize(std::bit_ceil(2 * entries_.size() + 1));
+  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+    turns.next();
+    const std::size_t first = first_slot(entries_[i].token);
+    for (std::size_t probe = 0; probe < kMostProbes; ++probe) {
+      std::uint32_t& slot = slots_[(first + probe) & (slots_.size() - 1)];
+      if (slot != 0) continue;
+      slot = i + 1;
+      break;
+    }
+  }
+}
+
+std::size_t Vocabulary::first_slot(std::string_view token) const {
+  return std::hash<std::string_view>()(token) & (slots_.size() - 1);
 }
 
 const Vocabulary::Entry* Vocabulary::find(std::string_view token) const {
+  if (slots_.empty()) return nullptr;
+  const std::size_t first = first_slot(token);
+  for (std::size_t probe = 0; probe < kMostProbes; ++probe) {
+    const std::uint32_t slot = slots_[(first + probe) & (slots_.size() - 1)];
+    if (slot == 0) return nullptr;
+    if (entries_[slot - 1].token == token) return &entries_[slot - 1];
+  }
   const auto at = std::ranges::lower_bound(entries_, token, std::less<>(), &Entry::token);
   return at != entries_.end() && at->token == token ? &*at : nullptr;
 }

@@ -28,7 +28,13 @@ class Vocabulary {
 
  private:
   std::vector<Entry> entries_;
+  // Where a token's index is looked for in slots_: in so many from here on, then by bisection. So tokens that were
+  // chosen to share their hash cost no more than others would without one.
+  static constexpr std::size_t kMostProbes = 16;
+  std::size_t first_slot(std::string_view token) const;
+
   std::vector<std::uint32_t> by_id_;  // indices of entries_
+  std::vector<std::uint32_t> slots_;  // indices of entries_, from 1; 0: free. A power of two, at most half full
 };
 
 }  // namespace qkv::text

@@ -31,28 +31,29 @@ struct Candidate {
 
 }  // namespace
 
-Bpe::Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions options)
+Bpe::Bpe(Vocabulary vocabulary, BpeOptions options)
     : vocabulary_(std::move(vocabulary)), options_(std::move(options)), unknown_(kNone) {
-  const auto index = [this](const std::string& token, std::string_view role) {
-    const std::uint32_t found = index_of(token);
-    if (found == kNone)
-      throw std::invalid_argument(fmt::format("{} {} is not in the vocabulary", role, io::quote(token)));
-    return found;
-  };
-  if (!options_.unknown_token.empty()) unknown_ = index(options_.unknown_token, "unknown token");
-  joins_.reserve(merges.size());
-  StopTurns turns;
-  for (std::uint32_t rank = 0; rank < merges.size(); ++rank) {
-    turns.next();
-    const auto& [left, right] = merges[rank];
-    if (!right.starts_with(options_.continuing_prefix)) {
-      throw std::invalid_argument(fmt::format("merge {}: {} lacks the prefix {}", rank, io::quote(right),
-                                              io::quote(options_.continuing_prefix)));
-    }
-    const std::string role = fmt::format("merge {}:", rank);
-    const std::uint32_t result = index(left + right.substr(options_.continuing_prefix.size()), role);
-    joins_.insert_or_assign(pair_of(index(left, role), index(right, role)), Join{rank, result});
+  if (!options_.unknown_token.empty()) unknown_ = known(options_.unknown_token, "unknown token");
+}
+
+std::uint32_t Bpe::known(std::string_view token, std::string_view role) const {
+  const std::uint32_t found = index_of(token);
+  if (found == kNone)
+    throw std::invalid_argument(fmt::format("{} {} is not in the vocabulary", role, io::quote(token)));
+  return found;
+}
+
+void Bpe::add_merge(std::string_view left, std::string_view right) {
+  const std::uint32_t rank = merges_++;
+  const std::string role = fmt::format("merge {}:", rank);
+  if (!right.starts_with(options_.continuing_prefix)) {
+    throw std::invalid_argument(
+        fmt::format("{} {} lacks the prefix {}", role, io::quote(right), io::quote(options_.continuing_prefix)));
   }
+  std::string joined(left);
+  joined += right.substr(options_.continuing_prefix.size());
+  const std::uint32_t result = known(joined, role);
+  joins_.insert_or_assign(pair_of(known(left, role), known(right, role)), Join{rank, result});
 }
 
 void Bpe::build_index() {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -25,11 +26,12 @@ struct BpeOptions {
 
 class Bpe : public Model {
  public:
-  using Merge = std::pair<std::string, std::string>;
-
-  // `merges` in the order they were learned. std::invalid_argument if a part or a result of a merge, or the unknown
-  // token, is not in the vocabulary.
-  Bpe(Vocabulary vocabulary, const std::vector<Merge>& merges, BpeOptions options);
+  // std::invalid_argument if the unknown token is not in the vocabulary.
+  Bpe(Vocabulary vocabulary, BpeOptions options);
+  // In the order they were learned; room for them is made before. std::invalid_argument if a part or the result is not
+  // in the vocabulary.
+  void reserve_merges(std::size_t count) { joins_.reserve(count); }
+  void add_merge(std::string_view left, std::string_view right);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   void build_index() override;
@@ -47,6 +49,7 @@ class Bpe : public Model {
     std::uint32_t previous, next;
   };
   std::uint32_t index_of(std::string_view token) const;  // kNone: not there
+  std::uint32_t known(std::string_view token, std::string_view role) const;
   void append_character(CharacterSpan word, std::size_t at, std::vector<Symbol>& symbols) const;
   void append_unknown(const std::string& text, std::size_t at, std::vector<Symbol>& symbols) const;
   void join_all(std::vector<Symbol>& symbols) const;
@@ -54,6 +57,7 @@ class Bpe : public Model {
   Vocabulary vocabulary_;  // entries are named by their index
   BpeOptions options_;
   std::uint32_t unknown_;
+  std::uint32_t merges_ = 0;
   std::unordered_map<std::uint64_t, Join> joins_;               // of left << 32 | right
   std::unordered_map<char32_t, std::uint32_t> single_entries_;  // of one character without prefix and suffix
 };

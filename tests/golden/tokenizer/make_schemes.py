@@ -10,11 +10,13 @@ import json
 import pathlib
 import sys
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = pathlib.Path(__file__).parent
 TEXTS = json.loads((HERE / "texts.json").read_text())
 SHOWN = 300
+GPT4 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 BYTES = [f"<0x{b:02X}>" for b in range(256)]
 
 
@@ -66,6 +68,20 @@ def schemes():
     t.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     t.decoder = decoders.WordPiece("##", cleanup=False)
     yield "prefix", t, trainer
+
+    t, trainer = bpe(500, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), ignore_merges=True)
+    t.normalizer = normalizers.NFC()
+    t.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(GPT4), "isolated"),
+                                               pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    t.decoder = decoders.ByteLevel()
+    yield "expression", t, trainer
+
+    t, trainer = bpe(500, unk_token="<unk>", fuse_unk=True, byte_fallback=True, special=["</s>", "<unk>"] + BYTES,
+                     limit_alphabet=60)
+    t.normalizer = normalizers.Replace(" ", "\u2581")
+    t.pre_tokenizer = pre_tokenizers.Split("\u2581", "merged_with_next")
+    t.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    yield "split", t, trainer
 
     t, trainer = unigram(400)
     t.normalizer = normalizers.Sequence([normalizers.Strip(), normalizers.Replace("a", "ab")])
