@@ -18,6 +18,7 @@ void add_commands(Command& program) {
   add_bench(program);
   add_tokenizer(program);
   add_train(program);
+  add_convert(program);
   add_translate(program);
   add_web(program);
   add_completions(program);

@@ -13,6 +13,7 @@ void add_bench(Command& program);
 void add_classify(Command& program);
 void add_compare(Command& program);
 void add_completions(Command& program);
+void add_convert(Command& program);
 void add_embed(Command& program);
 void add_explain(Command& program);
 void add_info(Command& program);

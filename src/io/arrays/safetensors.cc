@@ -22,7 +22,6 @@ namespace io {
 namespace {
 
 using LengthBytes = std::array<char, 8>;
-using NamedTensor = std::pair<const std::string, Tensor>;
 
 SafeTensors read_safetensors(ByteSource& source, const std::string& name) {
   SafetensorsHeader header = read_safetensors_header(source, name);
@@ -32,14 +31,11 @@ SafeTensors read_safetensors(ByteSource& source, const std::string& name) {
 }
 
 // Larger elements first, so that all are aligned; then by name.
-std::vector<const NamedTensor*> in_file_order(const SafeTensors& content) {
-  std::vector<const NamedTensor*> order;
-  for (const NamedTensor& tensor : content.tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
-    const auto size_a = size_of(a->second.dtype()), size_b = size_of(b->second.dtype());
-    return size_a != size_b ? size_a > size_b : a->first < b->first;
+void put_in_file_order(std::vector<SafetensorsEntry>& entries) {
+  std::ranges::sort(entries, [](const SafetensorsEntry& a, const SafetensorsEntry& b) {
+    const auto size_a = size_of(a.dtype), size_b = size_of(b.dtype);
+    return size_a != size_b ? size_a > size_b : a.name < b.name;
   });
-  return order;
 }
 
 // JSON string; FormatError beginning with `path` if the text is not UTF-8.
@@ -51,12 +47,12 @@ std::string json_string(const std::string& text, const std::string& path) {
   }
 }
 
-void check_limits(const SafeTensors& content, const std::string& path) {
-  if (content.tensors.size() > kMostTensors || content.metadata.size() > kMostTensors) {
+void check_limits(const SafetensorsHeader& content, const std::string& path) {
+  if (content.entries.size() > kMostTensors || content.metadata.size() > kMostTensors) {
     throw FormatError(fmt::format("{}: more than {} tensors or entries of metadata", path, kMostTensors));
   }
   std::size_t name_bytes = 0;
-  for (const auto& [name, tensor] : content.tensors) {
+  for (const auto& [name, dtype, shape, bytes] : content.entries) {
     name_bytes += name.size();
     if (name_bytes > kMostNameBytes) {
       throw FormatError(fmt::format("{}: the names take more than {} bytes", path, kMostNameBytes));
@@ -69,8 +65,7 @@ void check_limits(const SafeTensors& content, const std::string& path) {
   }
 }
 
-std::string header_of(const SafeTensors& content, const std::vector<const NamedTensor*>& order,
-                      const std::string& path) {
+std::string header_of(const SafetensorsHeader& content, const std::string& path) {
   std::vector<std::string> entries;
   if (!content.metadata.empty()) {
     std::vector<std::string> pairs;
@@ -80,12 +75,10 @@ std::string header_of(const SafeTensors& content, const std::vector<const NamedT
     entries.push_back(fmt::format("\"{}\":{{{}}}", kMetadataKey, fmt::join(pairs, ",")));
   }
   std::size_t begin = 0;
-  for (const NamedTensor* named : order) {
-    const auto& [name, tensor] = *named;
-    const std::size_t end = begin + bytes_of(tensor).size();
+  for (const auto& [name, dtype, shape, bytes] : content.entries) {
+    const std::size_t end = begin + bytes;
     entries.push_back(fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                                  json_string(name, path), safetensors_name(tensor.dtype()),
-                                  fmt::join(tensor.shape(), ","), begin, end));
+                                  json_string(name, path), safetensors_name(dtype), fmt::join(shape, ","), begin, end));
     begin = end;
   }
   std::string header = fmt::format("{{{}}}", fmt::join(entries, ","));
@@ -142,6 +135,19 @@ SafeTensors parse_safetensors(std::string_view bytes, const std::string& name) {
   return read_safetensors(source, name);
 }
 
+void write_safetensors(const std::string& path, SafetensorsHeader content,
+                       const std::function<TensorView(const std::string&)>& tensor) {
+  check_limits(content, path);
+  put_in_file_order(content.entries);
+  const std::string header = header_of(content, path);
+  const auto length = std::bit_cast<LengthBytes>(std::uint64_t{header.size()});
+  AtomicFile file(path);
+  file.write({length.data(), length.size()});
+  file.write(header);
+  for (const SafetensorsEntry& entry : content.entries) file.write(bytes_of(tensor(entry.name)));
+  file.commit();
+}
+
 }  // namespace io
 
 SafeTensors read_safetensors(const std::string& path) {
@@ -150,15 +156,12 @@ SafeTensors read_safetensors(const std::string& path) {
 }
 
 void write_safetensors(const std::string& path, const SafeTensors& content) {
-  io::check_limits(content, path);
-  const auto order = io::in_file_order(content);
-  const std::string header = io::header_of(content, order, path);
-  const auto length = std::bit_cast<io::LengthBytes>(std::uint64_t{header.size()});
-  io::AtomicFile file(path);
-  file.write({length.data(), length.size()});
-  file.write(header);
-  for (const auto* named : order) file.write(io::bytes_of(named->second));
-  file.commit();
+  io::SafetensorsHeader header{.entries = {}, .metadata = content.metadata};
+  for (const auto& [name, tensor] : content.tensors) {
+    header.entries.push_back({name, tensor.dtype(), tensor.shape(), io::bytes_of(tensor).size()});
+  }
+  io::write_safetensors(path, std::move(header),
+                        [&](const std::string& name) -> TensorView { return content.tensors.at(name); });
 }
 
 }  // namespace qkv

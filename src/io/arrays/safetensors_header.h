@@ -46,6 +46,11 @@ std::map<std::string, Tensor> read_safetensors_elements(ByteSource& source, cons
                                                         const std::function<bool(const std::string&)>& wanted,
                                                         const std::string& name);
 
+// Writes a file of these tensors, each asked for by its name when its turn comes; a view must last until the next one
+// is asked for. Errors as of write_safetensors() in qkv/files.h.
+void write_safetensors(const std::string& path, SafetensorsHeader content,
+                       const std::function<TensorView(const std::string&)>& tensor);
+
 // "F32" ...: the name of a type in the format.
 std::string_view safetensors_name(Dtype dtype);
 
