@@ -62,8 +62,11 @@ json norm_case(const std::string& name, std::int64_t size, bool centred) {
   Tensor out = filled({5, size}, 0);
   layer_norm_rows(LayerNormRows<float>{.x = x.data<float>(),
                                        .x_stride = size,
+                                       .added = nullptr,
+                                       .added_stride = 0,
                                        .weight = weight.data<float>(),
                                        .bias = centred ? bias.data<float>() : nullptr,
+                                       .sum = nullptr,
                                        .out = out.data<float>(),
                                        .rows = 5,
                                        .size = size,

@@ -364,23 +364,46 @@ class ForwardBlock {
     absorb_steps<kUnit, kMasked>(place, rows, marks, tops, state, out);
   }
 
-  // The same for a tile that moves a maximum: step by step.
+  // The same for a tile that moves a maximum: step by step. What is older than the tile is multiplied once, as long as
+  // no lane moves twice: two factors in one would round otherwise.
   template <Unit kUnit, bool kMasked, int kCount>
   HWY_NOINLINE void absorb_steps(const Place& place, const Vec<T> (&tile)[kTileRows][kCount],
                                  const Lanes (&hidden)[kTileRows][kCount], const Vec<T> (&tops)[kTileSteps][kCount],
                                  State& state, T* out) {
-    const std::int64_t column = place.vector * kLanes<T>;
-    const Vec<T> unit = unit_of<kUnit, T>(task_);
+    const Tag<T> d;
+    const Vec<T> unit = unit_of<kUnit, T>(task_), one = hn::Set(d, T(1));
+    T* rows = weights_ + place.row * kColumns + place.vector * kLanes<T>;
+    Vec<T> older[kCount], factor[kCount];
+    for (int c = 0; c < kCount; ++c) older[c] = one;
     for (int step = 0; step < kTileSteps; ++step) {
       if (state.is_exceeded_by(tops[step], unit, place.vector)) {
-        const std::int64_t before = place.row + step * kStepRows - place.first_row;
-        Vec<T> factor[kCount];
         state.template move_maximum<kUnit>(tops[step], unit, place.vector, factor);
-        scale_columns(weights_ + place.first_row * kColumns + column, kColumns, before, factor);
-        scale_columns(out + column, kColumns, task_.common->value_dim, factor);
+        scale_columns(rows, kColumns, step * kStepRows, factor);
+        auto twice = hn::And(hn::Ne(older[0], one), hn::Ne(factor[0], one));
+        for (int c = 1; c < kCount; ++c) {
+          twice = hn::Or(twice, hn::And(hn::Ne(older[c], one), hn::Ne(factor[c], one)));
+        }
+        if (!hn::AllFalse(d, twice)) {
+          scale_older(place, older, out);
+          for (int c = 0; c < kCount; ++c) older[c] = one;
+        }
+        for (int c = 0; c < kCount; ++c) older[c] = hn::Mul(older[c], factor[c]);
       }
       weigh<kUnit, kMasked, kStepRows>(place, step * kStepRows, tile, hidden, state);
     }
+    scale_older(place, older, out);
+  }
+
+  template <int kCount>
+  HWY_INLINE void scale_older(const Place& place, const Vec<T> (&factor)[kCount], T* out) const {
+    const Tag<T> d;
+    const Vec<T> one = hn::Set(d, T(1));
+    auto moves = hn::Ne(factor[0], one);
+    for (int c = 1; c < kCount; ++c) moves = hn::Or(moves, hn::Ne(factor[c], one));
+    if (hn::AllFalse(d, moves)) return;
+    const std::int64_t column = place.vector * kLanes<T>;
+    scale_columns(weights_ + place.first_row * kColumns + column, kColumns, place.row - place.first_row, factor);
+    scale_columns(out + column, kColumns, task_.common->value_dim, factor);
   }
 
   template <int kCount>
