@@ -5,9 +5,9 @@
 //   train(model, {.train = PairExamples(pairs), .valid = PairExamples(held_out)}, {.steps = 20000}, "out");
 //
 // The same seed, data and config give the same weights, bit for bit, for any number of threads on any CPU target with
-// fused multiply-add (target.h), and
-// also if the process was killed at any moment and started again: the folder keeps checkpoints, and a call that finds
-// one resumes from it. The result is the best checkpoint, or the mean of those that end at it.
+// fused multiply-add (target.h), and also if the process was killed at any moment and started again: the folder keeps
+// checkpoints, and a call that finds one resumes from it. The result is the best checkpoint, or the mean of those that
+// end at it.
 #pragma once
 
 #include <cstdint>
