@@ -1,5 +1,7 @@
 // Reading and writing of every kind of file ends where it is asked to stop, and leaves the folder as it was.
+#include "io/arrays/gguf.h"
 #include "io/files/byte_source.h"
+#include "io/gguf_for_test.h"
 #include "io/json/json_document.h"
 #include "io/pictures_for_test.h"
 #include "qkv/pictures.h"
@@ -29,6 +31,20 @@ TEST(ReadersStop, WhileArraysAreWrittenAndRead) {
                     zeros(40'000'000, '\0');
   folder.put("a.safetensors", std::string{static_cast<char>(header.size())} + zeros.substr(0, 7) + header + zeros);
   expect_stops([&] { read_safetensors(safetensors); }, kBytes);
+}
+
+TEST(ReadersStop, WhileGgufFilesAreRead) {
+  const TemporaryFolder folder;
+  constexpr std::uint64_t kStrings = 1'000'000, kBlocks = 1'000'000;  // of 8 and of 34 bytes
+  std::string bytes = "GGUF" + u32(3) + u64(1) + u64(1);
+  bytes += key("strings", 9, u32(8) + u64(kStrings) + std::string(8 * kStrings, '\0'));
+  bytes += text_of("t") + u32(1) + u64(32 * kBlocks) + u32(8) + u64(0);
+  bytes.resize((bytes.size() + 31) / 32 * 32 + 34 * kBlocks);
+  const std::string path = folder.put("a.gguf", bytes);
+  expect_stops([&] { io::GgufFile file(path); }, 8 * kStrings);
+  io::GgufFile file(path);
+  expect_stops([&] { file.for_each_string("strings", [](std::size_t, std::string_view) {}); }, 8 * kStrings);
+  expect_stops([&] { file.read(file.tensors()[0]); }, 34 * kBlocks);
 }
 
 TEST(ReadersStop, LittleIsReadBetweenTwoQuestions) {
