@@ -30,8 +30,9 @@ TEST(Program, InfoListsTheTargetsAndTheEnvironmentChooses) {
       continue;
     }
     Json expected = Json::array();
-    for (const auto& [name, usable, selected, lanes] : known) {
-      expected.push_back({{"name", name}, {"usable", usable}, {"lanes", lanes}, {"selected", name == target.name}});
+    for (const auto& [name, usable, selected, lanes, fused] : known) {
+      expected.push_back(
+          {{"name", name}, {"usable", usable}, {"lanes", lanes}, {"selected", name == target.name}, {"fused", fused}});
     }
     EXPECT_EQ(Json::parse(outcome.out).at("targets"), expected);
   }
