@@ -1,5 +1,6 @@
 // Greedy search and sampling: one token after the other, the most probable one or a random one.
 #include <algorithm>
+#include <limits>
 
 #include "core/mathematics.h"
 #include "decode/search.h"
@@ -62,11 +63,32 @@ class RankedTokens {
 
   void rank(std::size_t count) {
     asked_ = count;
-    tokens_.resize(count);
-    tokens_.resize(largest_logits(logits_, tokens_));
+    if (count <= kFirst) {
+      tokens_.resize(count);
+      tokens_.resize(largest_logits(logits_, tokens_));
+    } else {
+      select(count);
+    }
     up_to_.clear();
     double sum = 0;
     for (const TokenLogit& token : tokens_) up_to_.push_back(sum += weight(token.logit));
+  }
+
+  // The same of many, for which a sorted list would be too long.
+  void select(std::size_t count) {
+    tokens_.clear();
+    for (std::size_t i = 0; i < logits_.size(); ++i) {
+      if (logits_[i] > -std::numeric_limits<float>::infinity()) {
+        tokens_.push_back({logits_[i], static_cast<std::int32_t>(i)});
+      }
+    }
+    const auto is_before = [](const TokenLogit& a, const TokenLogit& b) {
+      return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+    };
+    const auto end = tokens_.begin() + static_cast<std::ptrdiff_t>(std::min(count, tokens_.size()));
+    std::nth_element(tokens_.begin(), end, tokens_.end(), is_before);
+    tokens_.erase(end, tokens_.end());
+    std::sort(tokens_.begin(), tokens_.end(), is_before);
   }
 
   std::span<const float> logits_;
