@@ -115,6 +115,7 @@ struct MultiHeadAttentionGradients {
   MutableTensorView query{}, key{}, value{};
 };
 
+class RotaryAngles;
 struct HeadAttention;
 struct HeadGradients;
 struct HeadLayout;
@@ -186,8 +187,9 @@ class QKV_API MultiHeadAttention {
   MultiHeadAttentionConfig config_;
   std::shared_ptr<const HeadLayout> layout_;  // of parameters_: all but those of out_
   std::vector<PackedParameter> parameters_;
-  Tensor extra_key_, extra_value_;     // [extra keys, kv_heads, head_dim]
-  std::optional<LayerNorm> norms_[2];  // of queries and keys
+  Tensor extra_key_, extra_value_;        // [extra keys, kv_heads, head_dim]
+  std::optional<LayerNorm> norms_[2];     // of queries and keys
+  std::shared_ptr<RotaryAngles> angles_;  // if rotary
   Linear out_;
 };
 

@@ -55,6 +55,7 @@ struct RotaryConfig {
   RotaryPairs pairs = RotaryPairs::halves;
   std::int64_t dims = 0;  // of each head so many first elements rotate, the others stay; even; 0: all
   RotaryScaling scaling{};
+  bool operator==(const RotaryConfig&) const = default;
 };
 
 // Rotates each pair i of each head of rows [n, heads * head_dim] by the angle position / base^(2i/dims), in place.

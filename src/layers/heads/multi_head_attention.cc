@@ -6,6 +6,7 @@
 
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
+#include "layers/basic/rotary_angles.h"
 #include "layers/basic/rows.h"
 #include "layers/heads/head_attention.h"
 #include "layers/heads/head_layout.h"
@@ -75,6 +76,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, W
                                          .normalization = Normalization::rms},
                          weights, scope + kNorms[role]);
   }
+  if (config_.rotary) angles_ = RotaryAngles::shared(*config_.rotary, config_.head_dim);
   make_extra_rows();
 }
 
@@ -188,7 +190,7 @@ Mask MultiHeadAttention::mask_of(const MultiHeadAttentionOptions& options) const
 void MultiHeadAttention::rotate(const Sequences& form, std::int64_t heads, Tensor& projected, int direction,
                                 int threads, std::span<const std::int64_t> starts) const {
   if (!config_.rotary) return;
-  rotate_heads(*config_.rotary, row_positions(form, starts), heads, projected, direction, threads);
+  angles_->rotate(row_positions(form, starts), heads, projected, direction, threads);
 }
 
 HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const {
