@@ -47,6 +47,10 @@ std::string find_model(const std::string& name) {
   const std::size_t slash = std::min(name.find('/'), name.size());
   const std::string organization = name.substr(0, slash), model = name.substr(std::min(slash + 1, name.size()));
   std::error_code error;
+  if (fs::is_regular_file(name, error)) {
+    throw FormatError(fmt::format("{}: is a file; a model is a folder{}", name,
+                                  name.ends_with(".gguf") ? " (qkv convert FILE.gguf FOLDER makes one)" : ""));
+  }
   if (fs::exists(name, error) || !is_word(organization, kPunctuation) || !is_word(model, kPunctuation)) return name;
   const std::string entry = fmt::format("{}/models--{}--{}", hub_cache(), organization, model);
   const std::string reference = entry + "/refs/main";

@@ -22,7 +22,7 @@
 namespace qkv::inline models {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 24;
 constexpr std::int64_t kMostLayers = 1024;
@@ -248,14 +248,15 @@ void write_weights(io::GgufFile& file, const std::map<std::string, Conversion>& 
 }
 
 // The ids that files name, and under what name they go into both configs.
-void add_token_ids(io::GgufFile& file, const GgufModel& model, Json& config) {
+void add_token_ids(io::GgufFile& file, const GgufModel& model, OrderedJson& config) {
   for (const auto& [from, to] : {std::pair("bos", "bos"), {"eos", "eos"}, {"padding", "pad"}}) {
     const std::string key = fmt::format("tokenizer.ggml.{}_token_id", from);
     if (file.has(key)) config[fmt::format("{}_token_id", to)] = file.integer(key, 0, model.vocab - 1);
   }
 }
 
-Json config_of(io::GgufFile& file, const GgufModel& model, const std::map<std::string, Conversion>& conversions) {
+OrderedJson config_of(io::GgufFile& file, const GgufModel& model,
+                      const std::map<std::string, Conversion>& conversions) {
   const auto has = [&](const char* name) { return conversions.contains(name); };
   std::vector<Dtype> types;
   for (const auto& [name, conversion] : conversions) types.push_back(dtype_of_type(conversion.from->type));
@@ -263,32 +264,32 @@ Json config_of(io::GgufFile& file, const GgufModel& model, const std::map<std::s
   const std::string_view dtype = !same || types[0] == Dtype::f32 ? "float32"
                                  : types[0] == Dtype::f16        ? "float16"
                                                                  : "bfloat16";
-  Json config = {{"architectures", {model.architecture.class_name}},
-                 {"model_type", model.architecture.name},
-                 {"vocab_size", model.vocab},
-                 {"hidden_size", model.model_dim},
-                 {"intermediate_size", model.ff_dim},
-                 {"num_hidden_layers", model.layers},
-                 {"num_attention_heads", model.heads},
-                 {"num_key_value_heads", model.kv_heads},
-                 {"head_dim", model.head_dim},
-                 {"hidden_act", "silu"},
-                 {"max_position_embeddings", model.positions},
-                 {"rms_norm_eps", model.norm_epsilon},
-                 {"rope_theta", model.rotary_base},
-                 {"attention_bias", has("model.layers.0.self_attn.q_proj.bias")},
-                 {"mlp_bias", false},
-                 {"tie_word_embeddings", !has("lm_head.weight")},
-                 {"torch_dtype", dtype}};
+  OrderedJson config = {{"architectures", {model.architecture.class_name}},
+                        {"model_type", model.architecture.name},
+                        {"vocab_size", model.vocab},
+                        {"hidden_size", model.model_dim},
+                        {"intermediate_size", model.ff_dim},
+                        {"num_hidden_layers", model.layers},
+                        {"num_attention_heads", model.heads},
+                        {"num_key_value_heads", model.kv_heads},
+                        {"head_dim", model.head_dim},
+                        {"hidden_act", "silu"},
+                        {"max_position_embeddings", model.positions},
+                        {"rms_norm_eps", model.norm_epsilon},
+                        {"rope_theta", model.rotary_base},
+                        {"attention_bias", has("model.layers.0.self_attn.q_proj.bias")},
+                        {"mlp_bias", false},
+                        {"tie_word_embeddings", !has("lm_head.weight")},
+                        {"torch_dtype", dtype}};
   if (model.rotary_factor) config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", *model.rotary_factor}};
   add_token_ids(file, model, config);
   return config;
 }
 
-Json tokenizer_config_of(io::GgufFile& file, const GgufModel& model) {
-  Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                 {"clean_up_tokenization_spaces", false},
-                 {"model_max_length", model.positions}};
+OrderedJson tokenizer_config_of(io::GgufFile& file, const GgufModel& model) {
+  OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                        {"clean_up_tokenization_spaces", false},
+                        {"model_max_length", model.positions}};
   std::map<std::int64_t, std::vector<std::string>> named;
   for (const auto& [from, to] : {std::pair("bos", "bos"), {"eos", "eos"}, {"unknown", "unk"}, {"padding", "pad"}}) {
     const std::string key = fmt::format("tokenizer.ggml.{}_token_id", from);
@@ -311,11 +312,11 @@ ConvertedModel convert_gguf(const std::string& path, const std::string& folder_p
   const std::map<std::string, Conversion> conversions = plan_conversions(file, model);
   const std::string tokenizer = text::gguf_tokenizer_json(file);
   io::AtomicFolder folder(folder_path);
-  const auto write_json = [&](const char* name, const Json& content) {
+  const auto write_json = [&](const char* name, const OrderedJson& content) {
     write_file(folder.unfinished() + "/" + name, content.dump(2) + "\n");
   };
   write_json("config.json", config_of(file, model, conversions));
-  Json generation = Json::object();
+  OrderedJson generation = OrderedJson::object();
   add_token_ids(file, model, generation);
   write_json("generation_config.json", generation);
   write_file(folder.unfinished() + "/tokenizer.json", tokenizer);

@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 const std::string kGgml = "tokenizer.ggml.";
-const std::string kSpace = "\xE2\x96\x81";
+const std::string kMetaspace = "\xE2\x96\x81";
 constexpr std::size_t kMostTokens = std::size_t{1} << 19;
 constexpr std::size_t kLongestJson = std::size_t{20}
                                      << 20;  // of 256,000 tokens and their merges it is 15 million bytes
@@ -258,14 +258,14 @@ std::string sentence_piece_tokenizer(io::GgufFile& file, const GgufTokens& token
   tokenizer["model"]["fuse_unk"] = true;
   tokenizer["model"]["byte_fallback"] = true;
   Json normalizers = Json::array();
-  Json decoders = {{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
+  Json decoders = {{{"type", "Replace"}, {"pattern", {{"String", kMetaspace}}}, {"content", " "}},
                    {{"type", "ByteFallback"}},
                    {{"type", "Fuse"}}};
   if (boolean_or(file, "add_space_prefix", true)) {
-    normalizers.push_back({{"type", "Prepend"}, {"prepend", kSpace}});
+    normalizers.push_back({{"type", "Prepend"}, {"prepend", kMetaspace}});
     decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
   }
-  normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}});
+  normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kMetaspace}});
   tokenizer["normalizer"] = sequence("normalizers", std::move(normalizers));
   tokenizer["decoder"] = sequence("decoders", std::move(decoders));
   tokenizer["post_processor"] = post_processor(file, tokens, true);

@@ -56,6 +56,12 @@ TEST_F(FindModel, EveryCommandLooksThereAndSaysSo) {
   }
 }
 
+TEST_F(FindModel, AFileIsNoModel) {
+  folder_.put("a.gguf", "GGUF");
+  EXPECT_EQ(run("qkv generate --model a.gguf hi"),
+            "qkv generate: a.gguf: is a file; a model is a folder (qkv convert FILE.gguf FOLDER makes one)\n3\n");
+}
+
 TEST_F(FindModel, ACacheThatIsNotWholeIsRefused) {
   const std::string entry = "hub/models--org--en-es", translate = "HF_HUB_CACHE=hub qkv translate --model org/en-es a";
   make_cache("hub");
