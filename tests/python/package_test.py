@@ -40,6 +40,8 @@ def test_types_are_strict():
 def test_snippets_of_the_documentation_have_types(checker, tmp_path):
     """What a page shows is what an editor accepts, too; libraries that are not installed have no types there."""
     pytest.importorskip(checker)
+    if python("-m", checker, "--version").returncode != 0:
+        pytest.skip(f"{checker} does not start: pyright fetches what it runs when it is first called")
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     for page in pages:
         for number, code in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.S)):
