@@ -9,9 +9,9 @@ export const site_option = (name: string): string => name.replaceAll("_", "-");
 // Without what is for all heads: what is kept of them, and a run of all heads beside this one.
 function for_one_head(report: string): string {
   const words = report.match(/(?:'[^']*'|\\.|[^\s'\\])+/g) ?? [];
-  const takes_word = /^--(keep|keep-rows|beside)$/;
+  const takes_word = /^--(keep|keep-rows|compare)$/;
   return words
-    .filter((word, i) => !/^--(weights$|(keep|keep-rows|beside)(=|$))/.test(word) && !takes_word.test(words[i - 1] ?? ""))
+    .filter((word, i) => !/^--(weights$|(keep|keep-rows|compare)(=|$))/.test(word) && !takes_word.test(words[i - 1] ?? ""))
     .join(" ");
 }
 
