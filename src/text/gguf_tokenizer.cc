@@ -25,8 +25,8 @@ using Json = nlohmann::json;
 const std::string kGgml = "tokenizer.ggml.";
 const std::string kMetaspace = "\xE2\x96\x81";
 constexpr std::size_t kMostTokens = std::size_t{1} << 19;
-constexpr std::size_t kLongestJson = std::size_t{20}
-                                     << 20;  // of 256,000 tokens and their merges it is 15 million bytes
+// That of 256,000 tokens and their merges has 15 million bytes.
+constexpr std::size_t kLongestJson = std::size_t{20} << 20;
 
 // Of tokens, with the numbers of the format.
 constexpr std::uint8_t kNormalToken = 1, kUnknownToken = 2, kControlToken = 3, kUserToken = 4, kLastTokenType = 6;
