@@ -63,6 +63,8 @@ Reach reach_of(const AttentionCase& drawn) {
 // Not of cases with a function of the user's, which has no derivative, nor with keys in pages.
 void expect_gradients(const AttentionCase& drawn) {
   if (drawn.options.logit_function || drawn.paged() || !drawn.is_finite) return;
+  // Where an output may round to infinity, grad_out . out is no number.
+  if (drawn.out_dtype == Dtype::f16 && largest(drawn.v) * drawn.dropout_factor() > 65504) return;
   const bool narrow = drawn.out_dtype == drawn.q.dtype();
   const Dtype dtype = narrow ? drawn.q.dtype() : testing::accumulation_of(drawn.q.dtype());
   testing::Choices choices(drawn.seed);
