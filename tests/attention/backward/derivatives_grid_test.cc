@@ -19,16 +19,16 @@ void expect_near(const std::string& name, const TensorView& got, const TensorVie
   EXPECT_EQ(testing::mismatch(got, wanted, absolute + tiny, testing::rounding(got.dtype())), "") << name;
 }
 
-// What errors are measured by. Weights, and whatever is a dot product, are off by the fraction `tolerance` (as in the
-// forward grid) of the largest one. Errors of a key add up over the queries, each by its weight before dropout.
+// What errors are measured by. Weights, and whatever is a dot product, are off by the fraction `tolerance` of the
+// largest one. Errors of a key add up over the queries, each by its weight before dropout.
 struct Sizes {
-  Sizes(const TensorView& q, const TensorView& k, const TensorView& v, AttentionOptions options) {
+  Sizes(const AttentionCase& drawn, AttentionOptions options) {
     options.dropout = {};
-    const reference::AttentionResult forward = reference::attention(q, k, v, options);
-    unit = q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
-    tolerance = unit * (4e-6 + 5e-7 * largest(forward.logits));
-    scale = std::abs(options.scale.value_or(reference::Scorer(options.score).default_scale(q.size(-1))));
-    received = testing::most_received(q, k, options, forward.weights);
+    const reference::AttentionResult forward = reference::attention(drawn.q, drawn.k, drawn.v, options);
+    unit = drawn.q.dtype() == Dtype::f64 ? 0x1p-29 : 1;
+    tolerance = testing::logit_tolerance(drawn, forward);
+    scale = std::abs(options.scale.value_or(reference::Scorer(options.score).default_scale(drawn.q.size(-1))));
+    received = testing::most_received(drawn.q, drawn.k, options, forward.weights);
   }
   double unit, tolerance, scale, received;
 };
@@ -78,7 +78,7 @@ void expect_gradients(const AttentionCase& drawn) {
       testing::backward(drawn.q, drawn.k, drawn.v, grad_out, drawn.options, dtype, drawn.out_dtype);
 
   // Gradients of logits are off by `tolerance` twice, and by the rounding of the stored output.
-  const auto [unit, tolerance, scale, received] = Sizes(drawn.q, drawn.k, drawn.v, drawn.options);
+  const auto [unit, tolerance, scale, received] = Sizes(drawn, drawn.options);
   const double longest = longest_row(grad_out);
   double slope =
       longest * longest_row(drawn.v) * drawn.dropout_factor() * (2 * tolerance + testing::rounding(drawn.out_dtype));
@@ -153,7 +153,7 @@ void expect_tangents(const AttentionCase& drawn) {
       reference::attention_double_backward(a.q, a.k, a.v, a.grad_out, a.tangents(), options);
 
   // What is made of products is off by the product rule.
-  const auto [unit, tolerance, scale, received] = Sizes(a.q, a.k, a.v, options);
+  const auto [unit, tolerance, scale, received] = Sizes(drawn, options);
   const double slope = 2 * scale * (longest_row(a.tq) * longest_row(a.k) + longest_row(a.q) * longest_row(a.tk));
   const double product = 2 * longest_row(a.grad_out) * longest_row(a.v);
   const double logit = slope * product + 2 * longest_row(a.grad_out) * longest_row(a.tv);
