@@ -5,7 +5,7 @@
 
 #include "attention/backward/score_parameters.h"
 #include "attention/call/apart.h"
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "core/float_environment.h"
 #include "core/stop.h"
 #include "simd/dispatch.h"
@@ -45,10 +45,10 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
   const FloatEnvironment environment;
   const StopScope stop(options.stop);
   check_backward(options, gradients);
-  AttentionProblem problem(q, k, v, options);
+  const AttentionCall call(q, k, v, options);
   const BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out};
   require_apart(outputs_of(gradients), all_inputs_of(inputs, options));
-  differentiate(problem, inputs, options, gradients);
+  differentiate(call, inputs, options, gradients);
 }
 
 }  // namespace qkv

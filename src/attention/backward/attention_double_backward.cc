@@ -11,16 +11,15 @@
 namespace qkv {
 namespace {
 
-void check_places(const AttentionProblem& problem, const AttentionSecondGradients& gradients) {
+void check_places(const AttentionCall& call, const AttentionSecondGradients& gradients) {
   const auto check = [&](const char* name, const TensorView& view, bool of_queries, std::int64_t size) {
     if (!view) return;
-    require_output(problem, name,
-                   of_queries ? problem.query_rows(name, view, size) : problem.key_rows(name, view, size));
+    require_output(call, name, of_queries ? call.query_rows(name, view, size) : call.key_rows(name, view, size));
   };
-  check("the gradient of query", gradients.query, true, problem.query_dim);
-  check("the gradient of key", gradients.key, false, problem.key_dim);
-  check("the gradient of value", gradients.value, false, problem.value_dim);
-  check("the gradient of grad_out", gradients.grad_out, true, problem.value_dim);
+  check("the gradient of query", gradients.query, true, call.query_dim);
+  check("the gradient of key", gradients.key, false, call.key_dim);
+  check("the gradient of value", gradients.value, false, call.value_dim);
+  check("the gradient of grad_out", gradients.grad_out, true, call.value_dim);
 }
 
 }  // namespace
@@ -32,11 +31,11 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
   ensure_target();
   const FloatEnvironment environment;
   const StopScope stop(options.stop);
-  AttentionProblem problem(q, k, v, options);
-  require_tangents("attention_double_backward", problem, options);
-  const TensorView rows = problem.query_rows("grad_out", grad_out, problem.value_dim);
-  require_type_of_q(problem, "grad_out", rows);
-  check_places(problem, gradients);
+  const AttentionCall call(q, k, v, options);
+  require_tangents("attention_double_backward", call, options);
+  const TensorView rows = call.query_rows("grad_out", grad_out, call.value_dim);
+  require_type_of_q(call, "grad_out", rows);
+  check_places(call, gradients);
   {  // a list that is not kept
     std::vector<NamedView> given = inputs_of(q, k, v, options);
     add_tangents(given, out, log_sum_exp, tangents);
@@ -48,15 +47,15 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
                   given);
   }
   BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out, tangents};
-  const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
-  Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
-  Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), problem.storage);
-  if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), problem.storage);
+  const DoubleBackwardSchedule schedule(call, inputs, options, gradients);
+  Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), call.storage);
+  Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), call.storage);
+  if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), call.storage);
   inputs.moved = {.out = gradients.grad_out ? gradients.grad_out : out_tangent.view(),
                   .log_sum_exp = log_sum_exp_tangent,
                   .weight_sum = weight_sum};
-  move_outputs(problem, out, log_sum_exp, tangents, schedule.tangents, inputs.moved);
-  differentiate_scores(problem, inputs, options, first_gradients(gradients), {.meanwhile = schedule.outer});
+  move_outputs(call, out, log_sum_exp, tangents, schedule.tangents, inputs.moved);
+  differentiate_scores(call, inputs, options, first_gradients(gradients), {.meanwhile = schedule.outer});
 }
 
 }  // namespace qkv

@@ -24,43 +24,42 @@
 namespace qkv::inline attending {
 namespace {
 
-class BackwardCall {
+class BackwardPass {
  public:
-  BackwardCall(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+  BackwardPass(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                const AttentionGradients& gradients, const OuterMemory& outer)
-      : problem_(problem),
-        score_dim_(options.score.v() ? options.score.v().size(0) : problem.query_dim),
-        parameters_(problem, options, gradients),
-        out_(problem.query_rows("out", inputs.out, problem.value_dim)),
-        grad_out_(problem.query_rows("grad_out", inputs.grad_out, problem.value_dim)),
-        log_sum_exp_(problem.query_scalars("log_sum_exp", inputs.log_sum_exp)),
+      : call_(call),
+        score_dim_(options.score.v() ? options.score.v().size(0) : call.query_dim),
+        parameters_(call, options, gradients),
+        out_(call.query_rows("out", inputs.out, call.value_dim)),
+        grad_out_(call.query_rows("grad_out", inputs.grad_out, call.value_dim)),
+        log_sum_exp_(call.query_scalars("log_sum_exp", inputs.log_sum_exp)),
         score_v_(gradients.score.v),
-        bias_(problem, options.bias, gradients.bias),
-        tangents_(problem, inputs.tangents) {
-    for (const TensorView& view : {out_, grad_out_}) check_type(problem, "out and grad_out", view);
-    if (gradients.key) key_ = problem.key_rows("the gradient of key", gradients.key, score_dim_);
-    if (gradients.value) value_ = problem.key_rows("the gradient of value", gradients.value, problem.value_dim);
+        bias_(call, options.bias, gradients.bias),
+        tangents_(call, inputs.tangents) {
+    for (const TensorView& view : {out_, grad_out_}) check_type(call, "out and grad_out", view);
+    if (gradients.key) key_ = call.key_rows("the gradient of key", gradients.key, score_dim_);
+    if (gradients.value) value_ = call.key_rows("the gradient of value", gradients.value, call.value_dim);
     if (gradients.query) {
-      query_ = problem.query_rows("the gradient of query", gradients.query, score_dim_);
-      check_gradient(problem, "the gradient of query", query_);
+      query_ = call.query_rows("the gradient of query", gradients.query, score_dim_);
+      check_gradient(call, "the gradient of query", query_);
     }
     if (inputs.moved.out) {
-      out_tangent_ = problem.query_rows("the tangent of out", inputs.moved.out, problem.value_dim);
-      log_sum_exp_tangent_ = problem.query_scalars("the tangent of log_sum_exp", inputs.moved.log_sum_exp);
-      weight_sum_ = problem.query_scalars("the sum of weights", inputs.moved.weight_sum);
+      out_tangent_ = call.query_rows("the tangent of out", inputs.moved.out, call.value_dim);
+      log_sum_exp_tangent_ = call.query_scalars("the tangent of log_sum_exp", inputs.moved.log_sum_exp);
+      weight_sum_ = call.query_scalars("the sum of weights", inputs.moved.weight_sum);
     }
-    if (key_) check_gradient(problem, "the gradient of key", key_);
-    if (value_) check_gradient(problem, "the gradient of value", value_);
+    if (key_) check_gradient(call, "the gradient of key", key_);
+    if (value_) check_gradient(call, "the gradient of value", value_);
     const std::size_t wide =
-        is_wide() ? static_cast<std::size_t>(query_.element_count()) * size_of(problem.accumulation) : 0;
-    schedule_ =
-        BackwardSchedule(problem, options, bias_, parameters_, static_cast<bool>(inputs.moved.out), wide, outer);
+        is_wide() ? static_cast<std::size_t>(query_.element_count()) * size_of(call.accumulation) : 0;
+    schedule_ = BackwardSchedule(call, bias_, parameters_, static_cast<bool>(inputs.moved.out), wide, outer);
   }
 
   const BackwardSchedule& schedule() const { return schedule_; }
 
   void run() {
-    if (is_wide()) wide_ = Tensor::uninitialized(query_.shape(), problem_.accumulation);
+    if (is_wide()) wide_ = Tensor::uninitialized(query_.shape(), call_.accumulation);
     query_sum_ = is_wide() ? wide_.view() : query_;
     parameters_.begin(schedule_.threads, schedule_.blocks * schedule_.sums_of_block());
     sum_chunks();
@@ -69,7 +68,7 @@ class BackwardCall {
 
  private:
   // Whether shares of the queries' gradient, which add up in the accumulation's type, need memory of their own.
-  bool is_wide() const { return query_ && query_.dtype() != problem_.accumulation; }
+  bool is_wide() const { return query_ && query_.dtype() != call_.accumulation; }
 
   void sum_chunks() {
     bias_.clear();
@@ -79,7 +78,7 @@ class BackwardCall {
       return;
     }
     const std::int64_t chunks = schedule_.chunks, blocks = schedule_.blocks;
-    OrderedSums ordered_sums(problem_.batch * problem_.heads * blocks + 1);  // the last site is the gradient of score v
+    OrderedSums ordered_sums(call_.batch * call_.heads * blocks + 1);  // the last site is the gradient of score v
     bias_.begin(blocks, chunks);
     std::vector<Scratch> block_scratch(static_cast<std::size_t>(schedule_.threads));
     std::vector<Scratch> sum_scratch(static_cast<std::size_t>(schedule_.threads));
@@ -110,33 +109,33 @@ class BackwardCall {
 
   BackwardTask task(std::int64_t b, std::int64_t h) const {
     BackwardTask task;
-    task.forward = problem_.task(b, h);
-    task.out = problem_.rows_of_queries(out_, b, h);
-    task.grad_out = problem_.rows_of_queries(grad_out_, b, h);
-    task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
+    task.forward = call_.task(b, h);
+    task.out = call_.rows_of_queries(out_, b, h);
+    task.grad_out = call_.rows_of_queries(grad_out_, b, h);
+    task.log_sum_exp = call_.query_address(log_sum_exp_, b, h);
     task.log_sum_exp_step = log_sum_exp_.stride(-1);
     if (!out_tangent_) return task;
     task.is_double = true;
-    task.tangents = tangents_.task(problem_, b, h);
-    task.out_tangent = problem_.rows_of_queries(out_tangent_, b, h);
+    task.tangents = tangents_.task(call_, b, h);
+    task.out_tangent = call_.rows_of_queries(out_tangent_, b, h);
     task.log_sum_exp_tangent = rows_at(log_sum_exp_tangent_, b, h);
     task.weight_sum = rows_at(weight_sum_, b, h);
     return task;
   }
 
   OutputRows rows_at(const TensorView& scalars, std::int64_t b, std::int64_t h) const {
-    return {writable(problem_.query_address(scalars, b, h)), scalars.stride(-1)};
+    return {writable(call_.query_address(scalars, b, h)), scalars.stride(-1)};
   }
 
   // Keys and values of the chunk in the accumulation's type: converted once, for all queries. The task's rows are then
   // those in `memory`, numbered as before.
   void widen_chunk(AttentionTask& task, std::int64_t chunk, std::byte* memory) const {
-    if (problem_.storage == problem_.accumulation) return;
+    if (call_.storage == call_.accumulation) return;
     for (const auto& [rows, size] :
          {std::pair(&task.key, task.common->key_dim), {&task.value, task.common->value_dim}}) {
-      const auto row_bytes = static_cast<std::ptrdiff_t>(size_of(problem_.accumulation)) * size;
+      const auto row_bytes = static_cast<std::ptrdiff_t>(size_of(call_.accumulation)) * size;
       widen_rows(*rows, chunk, std::min(task.k_len, chunk + kChunkKeys), size, memory);
-      *rows = {.data = memory - chunk * row_bytes, .type = problem_.accumulation, .step = size};
+      *rows = {.data = memory - chunk * row_bytes, .type = call_.accumulation, .step = size};
       memory += schedule_.chunk_keys * row_bytes;
     }
   }
@@ -146,9 +145,9 @@ class BackwardCall {
                  OrderedSums& ordered_sums) {
     const BackwardPlan& plan = schedule_.kernel;
     const std::int64_t chunks = schedule_.chunks, blocks = schedule_.blocks;
-    const std::int64_t b = index / chunks / problem_.kv_heads, kv_head = index / chunks % problem_.kv_heads;
+    const std::int64_t b = index / chunks / call_.kv_heads, kv_head = index / chunks % call_.kv_heads;
     const std::int64_t chunk = index % chunks * kChunkKeys;
-    const std::int64_t keys = std::clamp<std::int64_t>(problem_.key_length(b) - chunk, 0, kChunkKeys);
+    const std::int64_t keys = std::clamp<std::int64_t>(call_.key_length(b) - chunk, 0, kChunkKeys);
     ScratchRoom memory = sum_scratch.get(schedule_.sum_bytes() + schedule_.wide_bytes);
     ChunkSums sums{memory.take_bytes(schedule_.key_bytes), memory.take_bytes(schedule_.value_bytes),
                    memory.take_bytes(schedule_.score_bytes)};
@@ -159,8 +158,8 @@ class BackwardCall {
     std::memset(sums.value, 0, schedule_.value_bytes / chunk_rows * rows);
     std::memset(sums.score_v, 0, schedule_.score_bytes);
     std::byte* bias_sums = memory.take_bytes(schedule_.bias_bytes);
-    const std::int64_t group = problem_.heads / problem_.kv_heads;
-    AttentionTask of_group = problem_.task(b, kv_head * group);
+    const std::int64_t group = call_.heads / call_.kv_heads;
+    AttentionTask of_group = call_.task(b, kv_head * group);
     widen_chunk(of_group, chunk, memory.take_bytes(schedule_.wide_bytes));
     for (std::int64_t member = 0; member < group; ++member) {
       const std::int64_t h = kv_head * group + member;
@@ -187,7 +186,7 @@ class BackwardCall {
     if (key_) write_keys(key_, b, kv_head, chunk, keys, sums.key, plan.key_columns, scale);
     if (value_) write_keys(value_, b, kv_head, chunk, keys, sums.value, plan.value_columns, 1);
     if (!score_v_) return;
-    const std::int64_t last_place = problem_.batch * problem_.heads * blocks;
+    const std::int64_t last_place = call_.batch * call_.heads * blocks;
     ordered_sums.wait_for(last_place, index);
     add_score_v(sums.score_v, scale);
     ordered_sums.finish(last_place);
@@ -199,7 +198,7 @@ class BackwardCall {
     const BackwardPlan& plan = schedule_.kernel;
     const std::int64_t b = bias_head.sequence, h = bias_head.head, chunk = bias_head.chunk;
     const std::int64_t begin = block * plan.block_queries;
-    const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
+    const std::int64_t end = std::min(begin + plan.block_queries, call_.query_length(b));
     check_stop();
     bias_.begin_block(bias_head, block, head);
     sums.sink = parameters_.sink_sums(b, h, block * schedule_.sums_of_block());
@@ -214,7 +213,7 @@ class BackwardCall {
       if (chunk == 0 && seen.first == seen.last) clear_query_rows(b, h, begin, end);
       return false;
     }
-    const std::int64_t sum = (b * problem_.heads + h) * schedule_.blocks + block;
+    const std::int64_t sum = (b * call_.heads + h) * schedule_.blocks + block;
     const std::int64_t predecessors = chunk / kChunkKeys - seen.first / kChunkKeys;
     ordered_sums.wait_for(sum, predecessors);
     add_query_rows(b, h, begin, end, share, predecessors);
@@ -228,7 +227,7 @@ class BackwardCall {
         score_v_.at<T>({h}) += reinterpret_cast<const T*>(sums)[h] * static_cast<T>(scale);
       }
     };
-    visit_f32_f64(problem_.accumulation, add);
+    visit_f32_f64(call_.accumulation, add);
   }
 
   // The first share is stored, others are added to it.
@@ -245,41 +244,41 @@ class BackwardCall {
         }
       }
     };
-    visit_f32_f64(problem_.accumulation, add);
+    visit_f32_f64(call_.accumulation, add);
   }
 
   void clear_query_rows(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end) {
     const auto clear = [&]<class T>(T) {
       for (std::int64_t i = begin; i < end; ++i) std::fill_n(query_row<T>(b, h, i), score_dim_, T(0));
     };
-    visit_f32_f64(problem_.accumulation, clear);
+    visit_f32_f64(call_.accumulation, clear);
   }
 
   template <class T>
   T* query_row(std::int64_t b, std::int64_t h, std::int64_t i) const {
-    return reinterpret_cast<T*>(writable(problem_.query_address(query_sum_, b, h))) + i * query_sum_.stride(-2);
+    return reinterpret_cast<T*>(writable(call_.query_address(query_sum_, b, h))) + i * query_sum_.stride(-2);
   }
 
   void write_keys(const TensorView& to, std::int64_t b, std::int64_t kv_head, std::int64_t chunk, std::int64_t keys,
                   std::byte* sums, std::int64_t columns, double scale) const {
     const auto row_bytes = to.stride(-2) * static_cast<std::int64_t>(size_of(to.dtype()));
-    std::byte* address = writable(problem_.key_address(to, b, kv_head)) + chunk * row_bytes;
+    std::byte* address = writable(call_.key_address(to, b, kv_head)) + chunk * row_bytes;
     write_scaled({sums, columns, keys, to.size(-1), address, to.stride(-2)}, to.dtype(), scale);
   }
 
   void write_queries() {
     const double bytes = static_cast<double>(wide_.element_count()) * static_cast<double>(size_of(wide_.dtype()));
-    const int threads = worth_waking(schedule_.asked_threads, 0, bytes);
-    parallel_for(problem_.batch * problem_.heads, threads, [&](std::int64_t index, int) {
-      const std::int64_t b = index / problem_.heads, h = index % problem_.heads;
-      std::byte* from = writable(problem_.query_address(query_sum_, b, h));
-      std::byte* to = writable(problem_.query_address(query_, b, h));
-      write_scaled({from, query_sum_.stride(-2), problem_.query_length(b), score_dim_, to, query_.stride(-2)},
+    const int threads = worth_waking(call_.threads, 0, bytes);
+    parallel_for(call_.batch * call_.heads, threads, [&](std::int64_t index, int) {
+      const std::int64_t b = index / call_.heads, h = index % call_.heads;
+      std::byte* from = writable(call_.query_address(query_sum_, b, h));
+      std::byte* to = writable(call_.query_address(query_, b, h));
+      write_scaled({from, query_sum_.stride(-2), call_.query_length(b), score_dim_, to, query_.stride(-2)},
                    query_.dtype(), 1);
     });
   }
 
-  const AttentionProblem& problem_;
+  const AttentionCall& call_;
   const std::int64_t score_dim_;  // of a query, or of its hidden layer
   ParameterSums parameters_;
   TensorView out_, grad_out_, log_sum_exp_;
@@ -312,7 +311,6 @@ void check_parameters(const Score& score, const ScoreGradients& gradients) {
 }  // namespace
 
 void check_backward(const AttentionOptions& options, const AttentionGradients& gradients) {
-  if (options.threads < 0) refuse("attention_backward", "threads must be 0 (default) or more");
   if (options.block_table) refuse("attention_backward", "paged keys are not supported");
   if (options.logit_function) {
     refuse("attention_backward", "logit functions are not supported, they have no derivative");
@@ -326,28 +324,26 @@ void check_backward(const AttentionOptions& options, const AttentionGradients& g
   check_parameters(options.score, gradients.score);
 }
 
-void check_type(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
-  if (view.dtype() == problem.storage || view.dtype() == problem.accumulation) return;
-  refuse("attention_backward", "{} must be {} or {}, got {}", name, name_of(problem.storage),
-         name_of(problem.accumulation), name_of(view.dtype()));
+void check_type(const AttentionCall& call, std::string_view name, const TensorView& view) {
+  if (view.dtype() == call.storage || view.dtype() == call.accumulation) return;
+  refuse("attention_backward", "{} must be {} or {}, got {}", name, name_of(call.storage), name_of(call.accumulation),
+         name_of(view.dtype()));
 }
 
-void check_gradient(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
-  check_type(problem, name, view);
+void check_gradient(const AttentionCall& call, std::string_view name, const TensorView& view) {
+  check_type(call, name, view);
   require_distinct(name, view);
 }
 
-BackwardSchedule schedule_scores(const AttentionProblem& problem, const BackwardInputs& inputs,
+BackwardSchedule schedule_scores(const AttentionCall& call, const BackwardInputs& inputs,
                                  const AttentionOptions& options, const AttentionGradients& gradients,
                                  const OuterMemory& outer) {
-  return BackwardCall(problem, inputs, options, gradients, outer).schedule();
+  return BackwardPass(call, inputs, options, gradients, outer).schedule();
 }
 
-void differentiate_scores(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+void differentiate_scores(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                           const AttentionGradients& gradients, const OuterMemory& outer) {
-  BackwardCall call(problem, inputs, options, gradients, outer);
-  problem.compile_mask(call.schedule().threads);
-  call.run();
+  BackwardPass(call, inputs, options, gradients, outer).run();
 }
 
 }  // namespace qkv::inline attending

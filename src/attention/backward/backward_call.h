@@ -6,27 +6,27 @@
 #include <string_view>
 
 #include "attention/backward/backward_schedule.h"
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/tangent/jvp_call.h"
 #include "qkv/attention/attention_backward.h"
 
 namespace qkv::inline attending {
 
-// As attention_backward() for the problem of these inputs and options, but for additive scores `gradients.query` and
+// As attention_backward() for the call of these inputs and options, but for additive scores `gradients.query` and
 // `gradients.key` have the hidden size, and of the score's parameters there is only v. Not for bilinear scores.
-void differentiate_scores(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+void differentiate_scores(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                           const AttentionGradients& gradients, const OuterMemory& outer = {});
 // How that is carried out; no view needs elements.
-BackwardSchedule schedule_scores(const AttentionProblem& problem, const BackwardInputs& inputs,
+BackwardSchedule schedule_scores(const AttentionCall& call, const BackwardInputs& inputs,
                                  const AttentionOptions& options, const AttentionGradients& gradients,
                                  const OuterMemory& outer = {});
 
 // std::invalid_argument for options that have no gradients, and for gradients that do not fit the score.
 void check_backward(const AttentionOptions& options, const AttentionGradients& gradients);
 // std::invalid_argument unless the view has the type of q or of the accumulation.
-void check_type(const AttentionProblem& problem, std::string_view name, const TensorView& view);
-// std::invalid_argument unless a gradient that was brought to the problem's form has the type of q or of the
+void check_type(const AttentionCall& call, std::string_view name, const TensorView& view);
+// std::invalid_argument unless a gradient that was brought to the call's form has the type of q or of the
 // accumulation, and no two elements share an address.
-void check_gradient(const AttentionProblem& problem, std::string_view name, const TensorView& view);
+void check_gradient(const AttentionCall& call, std::string_view name, const TensorView& view);
 
 }  // namespace qkv::inline attending

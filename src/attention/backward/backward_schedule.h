@@ -7,7 +7,7 @@
 #include "attention/backward/backward_kernel.h"
 #include "attention/backward/bias_gradients.h"
 #include "attention/backward/parameter_sums.h"
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/call/memory_count.h"
 #include "attention/tangent/jvp_schedule.h"
 #include "qkv/attention/attention_backward.h"
@@ -32,16 +32,16 @@ struct BackwardSchedule {
   BackwardSchedule() = default;
   // `wide_query`: bytes of the queries' gradient where it is summed in another type than it is written in.
   // std::invalid_argument if the memory limit cannot be kept.
-  BackwardSchedule(const AttentionProblem& problem, const AttentionOptions& options, const BiasGradients& bias,
-                   const ParameterSums& parameters, bool is_double, std::size_t wide_query, const OuterMemory& outer);
+  BackwardSchedule(const AttentionCall& call, const BiasGradients& bias, const ParameterSums& parameters,
+                   bool is_double, std::size_t wide_query, const OuterMemory& outer);
 
   bool empty = true;  // no pair of a query and a key
   BackwardPlan kernel;
   std::int64_t chunks = 0, blocks = 0;  // of keys and of queries, of the longest sequence
   std::int64_t sums_of_block() const { return empty ? 0 : kernel.block_queries / kernel.sum_queries; }
-  std::int64_t tasks = 0;  // chunks of keys of each key/value head
-  int threads = 1;         // that have something to do: as many as asked for, or as the limit allows
-  int asked_threads = 1, allowed_threads = 1;  // allowed: by the memory limit
+  std::int64_t tasks = 0;   // chunks of keys of each key/value head
+  int threads = 1;          // that have something to do: as many as asked for, or as the limit allows
+  int allowed_threads = 1;  // by the memory limit
 
   std::int64_t chunk_keys = 0;  // of a chunk at most, in whole tiles
   // A thread's sums over queries for the keys of a chunk, one part behind the other, and the chunk's converted rows.
@@ -54,7 +54,7 @@ struct BackwardSchedule {
 // One pass after the other.
 struct DoubleBackwardSchedule {
   // No view needs elements. std::invalid_argument if the memory limit cannot be kept.
-  DoubleBackwardSchedule(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+  DoubleBackwardSchedule(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                          const AttentionSecondGradients& second);
 
   std::size_t outer;  // bytes of what the first pass gives to the second

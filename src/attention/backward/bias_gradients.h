@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "attention/backward/backward_kernel.h"
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "core/ordered_sum.h"
 #include "qkv/attention/attention_backward.h"
 
@@ -21,7 +21,7 @@ namespace qkv::inline attending {
 class BiasGradients {
  public:
   // std::invalid_argument if the gradients do not fit the views of the bias.
-  BiasGradients(const AttentionProblem& problem, const Bias& bias, const std::vector<MutableTensorView>& gradients);
+  BiasGradients(const AttentionCall& call, const Bias& bias, const std::vector<MutableTensorView>& gradients);
 
   void clear() const;
   // Deals the ordered_sums, before the first task.
@@ -51,7 +51,7 @@ class BiasGradients {
   const Share& share(const Head& head, std::size_t n) const;
   Plane plane(const Head& head, std::size_t n) const;
 
-  const AttentionProblem& problem_;
+  const AttentionCall& call_;
   std::vector<MutableTensorView> given_;
   std::vector<TensorView> views_;  // the same as [batch dimensions ..., heads, q_len, k_len]; stride 0: broadcasts
   std::vector<Share> share_of_;    // [task][member][view]

@@ -10,12 +10,12 @@ namespace qkv::inline attending {
 namespace {
 
 // Of a gradient that may be missing.
-void check(const AttentionProblem& problem, std::string_view name, const TensorView& gradient, const Dims& shape) {
+void check(const AttentionCall& call, std::string_view name, const TensorView& gradient, const Dims& shape) {
   if (!gradient) return;
   require_shape(name, gradient, shape);
   require_distinct(name, gradient);
-  if (gradient.dtype() != problem.accumulation && gradient.dtype() != Dtype::f64) {
-    fail("{} is {}; it must be {} or f64", name, name_of(gradient.dtype()), name_of(problem.accumulation));
+  if (gradient.dtype() != call.accumulation && gradient.dtype() != Dtype::f64) {
+    fail("{} is {}; it must be {} or f64", name, name_of(gradient.dtype()), name_of(call.accumulation));
   }
 }
 
@@ -27,9 +27,9 @@ View at(const std::vector<View>& views, std::size_t i) {
 
 }  // namespace
 
-ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOptions& options,
+ParameterSums::ParameterSums(const AttentionCall& call, const AttentionOptions& options,
                              const AttentionGradients& gradients)
-    : problem_(problem), options_(options), gradients_(gradients), ordered_sums_(problem.heads) {
+    : call_(call), options_(options), gradients_(gradients), ordered_sums_(call.heads) {
   const auto& tables = options.bias.tables();
   const auto& slopes = options.bias.alibi_slopes();
   if (gradients.tables.size() > tables.size() || gradients.alibi_slopes.size() > slopes.size()) {
@@ -37,43 +37,43 @@ ParameterSums::ParameterSums(const AttentionProblem& problem, const AttentionOpt
          gradients.alibi_slopes.size(), tables.size(), slopes.size());
   }
   for (std::size_t i = 0; i < gradients.tables.size(); ++i) {
-    check(problem, "the gradient of a table", gradients.tables[i], tables[i].values().shape());
+    check(call, "the gradient of a table", gradients.tables[i], tables[i].values().shape());
     wanted_ = wanted_ || gradients.tables[i];
   }
   for (std::size_t i = 0; i < gradients.alibi_slopes.size(); ++i) {
-    check(problem, "the gradient of ALiBi slopes", gradients.alibi_slopes[i], slopes[i].shape());
+    check(call, "the gradient of ALiBi slopes", gradients.alibi_slopes[i], slopes[i].shape());
     wanted_ = wanted_ || gradients.alibi_slopes[i];
   }
   if (gradients.sinks && !options.sinks) fail("the gradient of sinks was requested, but there are none");
-  check(problem, "the gradient of sinks", gradients.sinks, {problem.heads});
-  if (!wanted_ || problem.batch == 0 || problem.heads == 0) return;
-  count_ = parameter_count(problem.task(0, 0));
+  check(call, "the gradient of sinks", gradients.sinks, {call.heads});
+  if (!wanted_ || call.batch == 0 || call.heads == 0) return;
+  count_ = parameter_count(call.task(0, 0));
 }
 
 std::size_t ParameterSums::shared_bytes(std::int64_t sums) const {
-  std::int64_t numbers = count_ > 0 ? problem_.heads * (count_ + problem_.batch) : 0;
-  if (gradients_.sinks) numbers += problem_.batch * problem_.heads * sums;
-  return static_cast<std::size_t>(numbers + problem_.heads) * sizeof(double);
+  std::int64_t numbers = count_ > 0 ? call_.heads * (count_ + call_.batch) : 0;
+  if (gradients_.sinks) numbers += call_.batch * call_.heads * sums;
+  return static_cast<std::size_t>(numbers + call_.heads) * sizeof(double);
 }
 
 std::size_t ParameterSums::thread_bytes() const {
-  return static_cast<std::size_t>(count_) * (size_of(problem_.accumulation) + sizeof(double));
+  return static_cast<std::size_t>(count_) * (size_of(call_.accumulation) + sizeof(double));
 }
 
 std::size_t ParameterSums::written_bytes() const {
-  std::int64_t most = options_.sinks ? problem_.heads : 0;
+  std::int64_t most = options_.sinks ? call_.heads : 0;
   for (const RelativeTable& table : options_.bias.tables()) most = std::max(most, table.values().element_count());
   for (const TensorView& slopes : options_.bias.alibi_slopes()) most = std::max(most, slopes.element_count());
   return static_cast<std::size_t>(most) * sizeof(double);
 }
 
 void ParameterSums::begin(int threads, std::int64_t sums) {
-  if (gradients_.sinks) sinks_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads * sums));
+  if (gradients_.sinks) sinks_.resize(static_cast<std::size_t>(call_.batch * call_.heads * sums));
   if (count_ == 0) return;
-  heads_.resize(static_cast<std::size_t>(problem_.heads * count_));
-  slopes_.resize(static_cast<std::size_t>(problem_.batch * problem_.heads));
+  heads_.resize(static_cast<std::size_t>(call_.heads * count_));
+  slopes_.resize(static_cast<std::size_t>(call_.batch * call_.heads));
   for (int worker = 0; worker < threads; ++worker) {
-    shares_.push_back(Tensor::zeros({count_}, problem_.accumulation));
+    shares_.push_back(Tensor::zeros({count_}, call_.accumulation));
     chunks_.emplace_back(static_cast<std::size_t>(count_));
   }
 }
@@ -89,7 +89,7 @@ void ParameterSums::finish_share(int worker) {
       *from++ = 0;
     }
   };
-  visit_f32_f64(problem_.accumulation, move);
+  visit_f32_f64(call_.accumulation, move);
 }
 
 void ParameterSums::finish_chunk(int worker, std::int64_t b, std::int64_t h, std::int64_t predecessors) {
@@ -97,15 +97,15 @@ void ParameterSums::finish_chunk(int worker, std::int64_t b, std::int64_t h, std
   ordered_sums_.wait_for(h, predecessors);
   double* to = heads_.data() + h * count_;
   for (double& sum : share) *to++ += sum;
-  slopes_[static_cast<std::size_t>(b * problem_.heads + h)] += share.back();
+  slopes_[static_cast<std::size_t>(b * call_.heads + h)] += share.back();
   ordered_sums_.finish(h);
   std::fill(share.begin(), share.end(), 0.0);
 }
 
 double* ParameterSums::sink_sums(std::int64_t b, std::int64_t h, std::int64_t sum) {
   if (sinks_.empty()) return nullptr;
-  const std::size_t sums = sinks_.size() / static_cast<std::size_t>(problem_.batch * problem_.heads);
-  return &sinks_[static_cast<std::size_t>(b * problem_.heads + h) * sums + static_cast<std::size_t>(sum)];
+  const std::size_t sums = sinks_.size() / static_cast<std::size_t>(call_.batch * call_.heads);
+  return &sinks_[static_cast<std::size_t>(b * call_.heads + h) * sums + static_cast<std::size_t>(sum)];
 }
 
 void ParameterSums::write() const {
@@ -114,8 +114,8 @@ void ParameterSums::write() const {
     const RelativeTable& table = options_.bias.tables()[i];
     const MutableTensorView to = at(gradients_.tables, i);
     Tensor sums = Tensor::zeros(table.values().shape(), Dtype::f64);
-    const TableBias bias = heads_.empty() ? TableBias{} : problem_.task(0, 0).tables[i];
-    for (std::int64_t h = 0; to && !heads_.empty() && h < problem_.heads; ++h) {
+    const TableBias bias = heads_.empty() ? TableBias{} : call_.task(0, 0).tables[i];
+    for (std::int64_t h = 0; to && !heads_.empty() && h < call_.heads; ++h) {
       const double* of_head = heads_.data() + h * count_ + first;
       if (table.kind() == RelativeTable::Kind::shaw) {
         add_rows(bias, of_head, sums);
@@ -134,7 +134,7 @@ void ParameterSums::write() const {
 
 // Rows by distance back, times the scale, to rows by bucket.
 void ParameterSums::add_rows(const TableBias& bias, const double* from, Tensor& sums) const {
-  const double scale = problem_.common().scale;
+  const double scale = call_.common().scale;
   const std::int64_t outside = sums.size(0) / 2 - bias.reach;  // rows that no pair has, on either side
   for (std::int64_t row = 0; row <= 2 * bias.reach; ++row) {
     double* to = sums.data<double>() + (sums.size(0) - 1 - outside - row) * sums.size(1);
@@ -147,10 +147,10 @@ void ParameterSums::write_slopes() const {
     const MutableTensorView to = gradients_.alibi_slopes[i];
     if (!to) continue;
     Tensor sums = Tensor::zeros(to.shape(), Dtype::f64);
-    const TensorView all = broadcast("slopes", sums, concatenate(problem_.mask_batch(), {problem_.heads}));
+    const TensorView all = broadcast("slopes", sums, concatenate(call_.mask_batch(), {call_.heads}));
     for (std::size_t head = 0; head < slopes_.size(); ++head) {
       const auto index = static_cast<std::int64_t>(head);
-      const std::byte* sum = head_address(all, problem_.mask_batch(), index / problem_.heads, index % problem_.heads);
+      const std::byte* sum = head_address(all, call_.mask_batch(), index / call_.heads, index % call_.heads);
       *reinterpret_cast<double*>(writable(sum)) += slopes_[head];
     }
     convert(sums, to);
@@ -158,9 +158,9 @@ void ParameterSums::write_slopes() const {
 }
 
 void ParameterSums::write_sinks() const {
-  Tensor sums = Tensor::zeros({problem_.heads}, Dtype::f64);
-  const auto heads = static_cast<std::size_t>(problem_.heads);
-  const std::size_t all = static_cast<std::size_t>(problem_.batch) * heads;
+  Tensor sums = Tensor::zeros({call_.heads}, Dtype::f64);
+  const auto heads = static_cast<std::size_t>(call_.heads);
+  const std::size_t all = static_cast<std::size_t>(call_.batch) * heads;
   const std::size_t of_head = all == 0 ? 0 : sinks_.size() / all;
   for (std::size_t i = 0; i < sinks_.size(); ++i) sums.data<double>()[i / of_head % heads] += sinks_[i];
   convert(sums, gradients_.sinks);

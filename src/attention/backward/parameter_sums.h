@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "core/ordered_sum.h"
 #include "qkv/attention/attention_backward.h"
 
@@ -15,7 +15,7 @@ namespace qkv::inline attending {
 class ParameterSums {
  public:
   // std::invalid_argument if a gradient has not the shape of its parameter or no type of the accumulation or f64.
-  ParameterSums(const AttentionProblem& problem, const AttentionOptions& options, const AttentionGradients& gradients);
+  ParameterSums(const AttentionCall& call, const AttentionOptions& options, const AttentionGradients& gradients);
 
   // What begin() allocates, once and for each thread, and write() when the threads have ended.
   std::size_t shared_bytes(std::int64_t sums) const;
@@ -47,7 +47,7 @@ class ParameterSums {
   void write_slopes() const;
   void write_sinks() const;
 
-  const AttentionProblem& problem_;
+  const AttentionCall& call_;
   const AttentionOptions& options_;
   const AttentionGradients& gradients_;
   bool wanted_ = false;

@@ -92,19 +92,18 @@ void write(const Tensor& rows, const MutableTensorView& to) {
 }
 
 // What differentiate_scores() is not handed as it is.
-void check_views(const AttentionProblem& problem, const BackwardInputs& inputs, const AttentionGradients& gradients) {
-  for (const TensorView& view : {inputs.out, inputs.grad_out}) check_type(problem, "out and grad_out", view);
+void check_views(const AttentionCall& call, const BackwardInputs& inputs, const AttentionGradients& gradients) {
+  for (const TensorView& view : {inputs.out, inputs.grad_out}) check_type(call, "out and grad_out", view);
   if (gradients.query) {
-    check_gradient(problem, "the gradient of query",
-                   problem.query_rows("the gradient of query", gradients.query, problem.query_dim));
+    check_gradient(call, "the gradient of query",
+                   call.query_rows("the gradient of query", gradients.query, call.query_dim));
   }
   if (gradients.key) {
-    check_gradient(problem, "the gradient of key",
-                   problem.key_rows("the gradient of key", gradients.key, problem.key_dim));
+    check_gradient(call, "the gradient of key", call.key_rows("the gradient of key", gradients.key, call.key_dim));
   }
   if (gradients.value) {
-    check_gradient(problem, "the gradient of value",
-                   problem.key_rows("the gradient of value", gradients.value, problem.value_dim));
+    check_gradient(call, "the gradient of value",
+                   call.key_rows("the gradient of value", gradients.value, call.value_dim));
   }
 }
 
@@ -140,13 +139,13 @@ std::size_t list_bytes(const AttentionOptions& options) {
 
 // Additive scores: what goes through the hidden layers of queries and of keys.
 struct Additive {
-  Additive(const AttentionProblem& problem, const AttentionOptions& options, const AttentionGradients& given)
+  Additive(const AttentionCall& call, const AttentionOptions& options, const AttentionGradients& given)
       : hidden(options.score.v().size(0)), gradients(given) {
     const auto halves = [&](const auto& w, const auto& of_keys) {
       const bool joined = options.score.kind() == Score::Kind::concat && w;
-      return joined ? std::pair(w.slice(1, 0, problem.query_dim),
-                                w.slice(1, problem.query_dim, problem.query_dim + problem.key_dim))
-                    : std::pair(w, of_keys);
+      return joined
+                 ? std::pair(w.slice(1, 0, call.query_dim), w.slice(1, call.query_dim, call.query_dim + call.key_dim))
+                 : std::pair(w, of_keys);
     };
     std::tie(w_query, w_key) = halves(options.score.w_query(), options.score.w_key());
     std::tie(grad_w_query, grad_w_key) = halves(given.score.w_query, given.score.w_key);
@@ -160,16 +159,16 @@ struct Additive {
     return inner;
   }
 
-  OuterMemory memory(const AttentionProblem& problem, const BackwardInputs& inputs) const {
-    const Dtype wide = problem.accumulation;
+  OuterMemory memory(const AttentionCall& call, const BackwardInputs& inputs) const {
+    const Dtype wide = call.accumulation;
     const std::int64_t queries = rows_of(inputs.q), keys = rows_of(inputs.k);
     std::size_t after = 0;
     const auto add_side = [&](std::int64_t rows, std::int64_t size, bool of_rows, bool of_parameter) {
       if (of_rows) after = std::max(after, product_bytes(rows, hidden, size, wide));
       if (of_parameter) after = std::max(after, sum_bytes(rows, hidden, size, size, wide));
     };
-    add_side(queries, problem.query_dim, bool(gradients.query), bool(grad_w_query));
-    add_side(keys, problem.key_dim, bool(gradients.key), bool(grad_w_key));
+    add_side(queries, call.query_dim, bool(gradients.query), bool(grad_w_query));
+    add_side(keys, call.key_dim, bool(gradients.key), bool(grad_w_key));
     const std::size_t meanwhile = bytes_of((queries + keys) * hidden, wide) + list_bytes(gradients);
     return {meanwhile, meanwhile + after};
   }
@@ -180,23 +179,22 @@ struct Additive {
   MutableTensorView grad_w_query, grad_w_key;
 };
 
-BackwardSchedule schedule_additive(const AttentionProblem& problem, const BackwardInputs& inputs,
+BackwardSchedule schedule_additive(const AttentionCall& call, const BackwardInputs& inputs,
                                    const AttentionOptions& options, const AttentionGradients& gradients) {
-  const Additive additive(problem, options, gradients);
+  const Additive additive(call, options, gradients);
   const auto layer_of = [&](const TensorView& rows) {
-    return MutableTensorView(unallocated(), problem.accumulation, with_last(rows.shape(), additive.hidden));
+    return MutableTensorView(unallocated(), call.accumulation, with_last(rows.shape(), additive.hidden));
   };
-  return schedule_scores(problem, inputs, options, additive.inner(layer_of(inputs.q), layer_of(inputs.k)),
-                         additive.memory(problem, inputs));
+  return schedule_scores(call, inputs, options, additive.inner(layer_of(inputs.q), layer_of(inputs.k)),
+                         additive.memory(call, inputs));
 }
 
-void differentiate_additive(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+void differentiate_additive(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                             const AttentionGradients& gradients) {
-  const Additive additive(problem, options, gradients);
-  Tensor grad_query = Tensor::uninitialized(with_last(inputs.q.shape(), additive.hidden), problem.accumulation);
-  Tensor grad_key = Tensor::uninitialized(with_last(inputs.k.shape(), additive.hidden), problem.accumulation);
-  differentiate_scores(problem, inputs, options, additive.inner(grad_query, grad_key),
-                       additive.memory(problem, inputs));
+  const Additive additive(call, options, gradients);
+  Tensor grad_query = Tensor::uninitialized(with_last(inputs.q.shape(), additive.hidden), call.accumulation);
+  Tensor grad_key = Tensor::uninitialized(with_last(inputs.k.shape(), additive.hidden), call.accumulation);
+  differentiate_scores(call, inputs, options, additive.inner(grad_query, grad_key), additive.memory(call, inputs));
   if (gradients.query) write(gradients_through(additive.w_query, grad_query, options), gradients.query);
   if (gradients.key) write(gradients_through(additive.w_key, grad_key, options), gradients.key);
   if (additive.grad_w_query) {
@@ -226,44 +224,44 @@ AttentionGradients projected_gradients(const AttentionGradients& gradients, cons
   return inner;
 }
 
-// `dot`: the problem of the projected queries, which is made while all of this is there.
-OuterMemory projected_memory(const AttentionProblem& problem, const AttentionProblem& dot, const BackwardInputs& inputs,
+// `dot`: the call of the projected queries, which is made while all of this is there.
+OuterMemory projected_memory(const AttentionCall& call, const AttentionCall& dot, const BackwardInputs& inputs,
                              const AttentionOptions& options, const AttentionGradients& gradients) {
-  const Dtype wide = problem.accumulation;
+  const Dtype wide = call.accumulation;
   const std::int64_t queries = rows_of(inputs.q);
-  std::size_t meanwhile = problem.memory().kept() + bytes_of(2 * queries * problem.key_dim, wide) +
-                          list_bytes(options) + list_bytes(gradients);
+  std::size_t meanwhile =
+      call.memory().kept() + bytes_of(2 * queries * call.key_dim, wide) + list_bytes(options) + list_bytes(gradients);
   for (const TensorView& view : {inputs.q, inputs.k, inputs.v, inputs.out, inputs.grad_out, inputs.k, inputs.v}) {
     meanwhile += bytes_of(view.element_count(), wide);
   }
   const std::size_t borrowed = dot.memory().most_with(0) - dot.memory().kept();
-  std::size_t otherwise = std::max(borrowed, packed_bytes(problem.query_dim, problem.key_dim, wide));
+  std::size_t otherwise = std::max(borrowed, packed_bytes(call.query_dim, call.key_dim, wide));
   if (gradients.query) {
-    otherwise = std::max(otherwise, product_bytes(queries, problem.key_dim, problem.query_dim, wide));
+    otherwise = std::max(otherwise, product_bytes(queries, call.key_dim, call.query_dim, wide));
   }
   if (gradients.score.w_query) {
-    otherwise = std::max(otherwise, sum_bytes(queries, problem.query_dim, problem.key_dim, problem.query_dim, wide));
+    otherwise = std::max(otherwise, sum_bytes(queries, call.query_dim, call.key_dim, call.query_dim, wide));
   }
   return {meanwhile, meanwhile + otherwise};
 }
 
-BackwardSchedule schedule_bilinear(const AttentionProblem& problem, const BackwardInputs& inputs,
+BackwardSchedule schedule_bilinear(const AttentionCall& call, const BackwardInputs& inputs,
                                    const AttentionOptions& options, const AttentionGradients& gradients) {
   const auto like = [&](const TensorView& view) {
-    return MutableTensorView(unallocated(), problem.accumulation, view.shape());
+    return MutableTensorView(unallocated(), call.accumulation, view.shape());
   };
-  const MutableTensorView projected(unallocated(), problem.accumulation, with_last(inputs.q.shape(), problem.key_dim));
+  const MutableTensorView projected(unallocated(), call.accumulation, with_last(inputs.q.shape(), call.key_dim));
   const MutableTensorView k = like(inputs.k), v = like(inputs.v);
   const AttentionOptions dot = projected_options(options);
-  const AttentionProblem inner(projected, k, v, dot);
+  const AttentionCall inner(projected, k, v, dot);
   return schedule_scores(inner, {projected, k, v, like(inputs.out), inputs.log_sum_exp, like(inputs.grad_out)}, dot,
                          projected_gradients(gradients, projected, k, v),
-                         projected_memory(problem, inner, inputs, options, gradients));
+                         projected_memory(call, inner, inputs, options, gradients));
 }
 
-void differentiate_bilinear(const AttentionProblem& problem, const BackwardInputs& inputs,
-                            const AttentionOptions& options, const AttentionGradients& gradients) {
-  const Dtype wide = problem.accumulation;
+void differentiate_bilinear(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
+                            const AttentionGradients& gradients) {
+  const Dtype wide = call.accumulation;
   Tensor q = convert(inputs.q, wide);
   const Tensor k = convert(inputs.k, wide), v = convert(inputs.v, wide);
   const Tensor out = convert(inputs.out, wide), grad_out = convert(inputs.grad_out, wide);
@@ -271,10 +269,10 @@ void differentiate_bilinear(const AttentionProblem& problem, const BackwardInput
   Tensor grad_projected = Tensor::uninitialized(projected.shape(), wide);
   Tensor grad_key = Tensor::uninitialized(k.shape(), wide), grad_value = Tensor::uninitialized(v.shape(), wide);
   const AttentionOptions dot = projected_options(options);
-  AttentionProblem inner(projected, k, v, dot);
+  const AttentionCall inner(projected, k, v, dot);
   differentiate_scores(inner, {projected, k, v, out, inputs.log_sum_exp, grad_out}, dot,
                        projected_gradients(gradients, grad_projected, grad_key, grad_value),
-                       projected_memory(problem, inner, inputs, options, gradients));
+                       projected_memory(call, inner, inputs, options, gradients));
   if (gradients.query) {
     const TensorView w = options.score.w_query().transpose(0, 1);
     write(gradients_through(w, grad_projected, options), gradients.query);
@@ -289,20 +287,20 @@ void differentiate_bilinear(const AttentionProblem& problem, const BackwardInput
 
 }  // namespace
 
-BackwardSchedule schedule_backward(const AttentionProblem& problem, const BackwardInputs& inputs,
+BackwardSchedule schedule_backward(const AttentionCall& call, const BackwardInputs& inputs,
                                    const AttentionOptions& options, const AttentionGradients& gradients) {
-  if (is_dot_product(options.score.kind())) return schedule_scores(problem, inputs, options, gradients);
-  check_views(problem, inputs, gradients);
-  if (options.score.kind() == Score::Kind::bilinear) return schedule_bilinear(problem, inputs, options, gradients);
-  return schedule_additive(problem, inputs, options, gradients);
+  if (is_dot_product(options.score.kind())) return schedule_scores(call, inputs, options, gradients);
+  check_views(call, inputs, gradients);
+  if (options.score.kind() == Score::Kind::bilinear) return schedule_bilinear(call, inputs, options, gradients);
+  return schedule_additive(call, inputs, options, gradients);
 }
 
-void differentiate(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+void differentiate(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                    const AttentionGradients& gradients) {
-  if (is_dot_product(options.score.kind())) return differentiate_scores(problem, inputs, options, gradients);
-  schedule_backward(problem, inputs, options, gradients);  // refuses what does not fit, before any work
-  if (options.score.kind() == Score::Kind::bilinear) return differentiate_bilinear(problem, inputs, options, gradients);
-  differentiate_additive(problem, inputs, options, gradients);
+  if (is_dot_product(options.score.kind())) return differentiate_scores(call, inputs, options, gradients);
+  schedule_backward(call, inputs, options, gradients);  // refuses what does not fit, before any work
+  if (options.score.kind() == Score::Kind::bilinear) return differentiate_bilinear(call, inputs, options, gradients);
+  differentiate_additive(call, inputs, options, gradients);
 }
 
 }  // namespace qkv::inline attending

@@ -6,11 +6,11 @@
 
 namespace qkv::inline attending {
 
-// attention_backward() of a checked problem.
-void differentiate(AttentionProblem& problem, const BackwardInputs& inputs, const AttentionOptions& options,
+// attention_backward() of a checked call.
+void differentiate(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                    const AttentionGradients& gradients);
 // How that is carried out; no view needs elements.
-BackwardSchedule schedule_backward(const AttentionProblem& problem, const BackwardInputs& inputs,
+BackwardSchedule schedule_backward(const AttentionCall& call, const BackwardInputs& inputs,
                                    const AttentionOptions& options, const AttentionGradients& gradients);
 
 }  // namespace qkv::inline attending

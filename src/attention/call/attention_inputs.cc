@@ -6,6 +6,7 @@
 
 #include "attention/call/view_checks.h"
 #include "attention/options/mask_kinds.h"
+#include "qkv/threads.h"
 
 namespace qkv::inline attending {
 namespace {
@@ -68,6 +69,8 @@ std::int64_t longest(const std::vector<std::int64_t>& offsets) {
 AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const TensorView& v,
                                  const AttentionOptions& options)
     : memory_(options.memory_limit) {
+  if (options.threads < 0) fail("threads must be 0 (default) or more");
+  threads = std::min(options.threads > 0 ? options.threads : qkv::threads(), kMaxThreads);
   storage = q.dtype();
   accumulation = storage == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   if (!is_floating(storage)) fail("query has type {}; it must be f32, f64, bf16 or f16", name_of(storage));

@@ -56,6 +56,7 @@ class AttentionInputs {
   std::int64_t batch = 1, heads = 1, kv_heads = 1;
   std::int64_t q_len = 0, k_len = 0;  // packed or paged: of the longest sequence
   std::int64_t query_dim = 0, key_dim = 0, value_dim = 0;
+  int threads = 1;  // as many as were asked for, or the default
 
  protected:
   // Rows of head h of sequence b, and how many.

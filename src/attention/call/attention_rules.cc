@@ -49,7 +49,7 @@ AttentionRules::AttentionRules(const AttentionInputs& inputs, const AttentionOpt
   memory.keep(sinks_.size() * sizeof(double));
   memory.keep((booleans_.size() + given_booleans_.size() + biases_.size() + alibi_.size()) * sizeof(TensorView) +
               boolean_blocks_.size() * sizeof(Blocks) + mask_functions_.size() * sizeof(MaskFunction));
-  memory.keep(boolean_bytes(inputs));
+  if (inputs.q_len > 1) compile_booleans(inputs, memory);
 }
 
 void AttentionRules::add_boolean(const AttentionInputs& inputs, const Mask::Part& part) {
@@ -75,23 +75,11 @@ void AttentionRules::set_blocks(std::size_t n, std::shared_ptr<const BooleanBloc
   blocks.every = spread(blocks.made->every());
 }
 
-bool AttentionRules::compiles(const AttentionInputs& inputs, std::size_t n) const {
-  return inputs.q_len > 1 && boolean_blocks_[n].made == nullptr;
-}
-
-std::size_t AttentionRules::boolean_bytes(const AttentionInputs& inputs) const {
-  std::size_t bytes = 0;
+void AttentionRules::compile_booleans(const AttentionInputs& inputs, MemoryCount& memory) {
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
-    if (!compiles(inputs, n)) continue;
-    bytes += BooleanBlocks::bytes(given_booleans_[n]) + sizeof(BooleanBlocks) + kSharedBytes;
-  }
-  return bytes;
-}
-
-void AttentionRules::compile_booleans(const AttentionInputs& inputs, int threads) {
-  for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
-    if (!compiles(inputs, n)) continue;
-    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], threads), inputs.heads);
+    if (boolean_blocks_[n].made != nullptr) continue;
+    memory.keep(BooleanBlocks::bytes(given_booleans_[n]) + sizeof(BooleanBlocks) + kSharedBytes);
+    set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], inputs.threads), inputs.heads);
   }
 }
 

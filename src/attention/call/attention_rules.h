@@ -21,11 +21,6 @@ class AttentionRules {
   // std::invalid_argument, naming sizes, for whatever does not fit the inputs (see mask.h and bias.h).
   AttentionRules(const AttentionInputs& inputs, const AttentionOptions& options, MemoryCount& memory);
 
-  // Blocks for the boolean views that came without, if one of the inputs's sequences has several queries.
-  void compile_booleans(const AttentionInputs& inputs, int threads);
-  // What these will take in memory.
-  std::size_t boolean_bytes(const AttentionInputs& inputs) const;
-
   void set(CommonTask& common) const;
   // The rules of head h of sequence b, whose lengths the task already holds.
   void set(AttentionTask& task, std::int64_t b, std::int64_t h) const;
@@ -36,6 +31,9 @@ class AttentionRules {
  private:
   void check_prefix(const AttentionInputs& inputs, const TensorView& view, MemoryCount& memory);
   void add_boolean(const AttentionInputs& inputs, const Mask::Part& part);
+  // Blocks for the boolean views that came without, if one of the inputs's sequences has several queries: one alone
+  // reads a row of bytes.
+  void compile_booleans(const AttentionInputs& inputs, MemoryCount& memory);
   void check_bias(const AttentionInputs& inputs, const Bias& bias);
   void check_sinks(const AttentionInputs& inputs, const TensorView& sinks);
 
@@ -49,7 +47,6 @@ class AttentionRules {
     std::shared_ptr<const BooleanBlocks> made;  // nullptr: not compiled
     TensorView some, every;
   };
-  bool compiles(const AttentionInputs& inputs, std::size_t n) const;
   void set_blocks(std::size_t n, std::shared_ptr<const BooleanBlocks> made, std::int64_t heads);
   std::vector<TensorView> given_booleans_;
   std::vector<Blocks> boolean_blocks_;

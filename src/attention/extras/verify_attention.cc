@@ -6,7 +6,7 @@
 #include <limits>
 #include <set>
 
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/call/view_checks.h"
 #include "qkv/random.h"
 #include "qkv/stop.h"
@@ -38,15 +38,15 @@ AttentionReceipt verify_attention(const TensorView& q, const TensorView& k, cons
                                   const AttentionOptions& options, std::int64_t rows, std::uint64_t seed) {
   const StopScope stop(options.stop);
   if (rows < 0) fail("the rows to verify must be 0 or more, got {}", rows);
-  const AttentionProblem problem(q, k, v, options);
-  const TensorView found = problem.query_rows("out", out, problem.value_dim);
+  const AttentionCall call(q, k, v, options);
+  const TensorView found = call.query_rows("out", out, call.value_dim);
   std::vector<std::int64_t> starts{0};  // of the queries of each sequence, of one head
-  for (std::int64_t b = 0; b < problem.batch; ++b) starts.push_back(starts.back() + problem.query_length(b));
+  for (std::int64_t b = 0; b < call.batch; ++b) starts.push_back(starts.back() + call.query_length(b));
   std::vector<reference::RowIndex> chosen;
-  for (const std::int64_t row : sample(rows, starts.back() * problem.heads, seed)) {
-    const std::int64_t query = row / problem.heads;
+  for (const std::int64_t row : sample(rows, starts.back() * call.heads, seed)) {
+    const std::int64_t query = row / call.heads;
     const std::int64_t b = std::upper_bound(starts.begin(), starts.end(), query) - starts.begin() - 1;
-    chosen.push_back({b, row % problem.heads, query - starts[static_cast<std::size_t>(b)]});
+    chosen.push_back({b, row % call.heads, query - starts[static_cast<std::size_t>(b)]});
   }
 
   AttentionReceipt receipt{.rows = static_cast<std::int64_t>(chosen.size())};
@@ -54,10 +54,10 @@ AttentionReceipt verify_attention(const TensorView& q, const TensorView& k, cons
   const Tensor exact = reference::attention_rows(q, k, v, options, chosen);
   for (std::size_t n = 0; n < chosen.size(); ++n) {
     const auto& [b, head, query] = chosen[n];
-    const std::byte* row = problem.query_address(found, b, head) +
+    const std::byte* row = call.query_address(found, b, head) +
                            query * found.stride(-2) * static_cast<std::int64_t>(size_of(found.dtype()));
-    const Tensor values = convert(TensorView(row, found.dtype(), {problem.value_dim}), Dtype::f64);
-    for (std::int64_t e = 0; e < problem.value_dim; ++e) {
+    const Tensor values = convert(TensorView(row, found.dtype(), {call.value_dim}), Dtype::f64);
+    for (std::int64_t e = 0; e < call.value_dim; ++e) {
       const double right = exact.view().at<double>({static_cast<std::int64_t>(n), e});
       if (std::isfinite(right)) receipt.largest_value = std::max(receipt.largest_value, std::abs(right));
       const double error = error_of(values.data<double>()[e], right);

@@ -16,14 +16,13 @@ std::int64_t whole_lines(std::int64_t bytes) { return divide_up(bytes, 64) * 64;
 
 }  // namespace
 
-FoldedHeads::FoldedHeads(const AttentionProblem& problem, const AttentionTask& longest, std::int64_t block_queries,
+FoldedHeads::FoldedHeads(const AttentionCall& call, const AttentionTask& longest, std::int64_t block_queries,
                          std::int64_t threads) {
-  const std::int64_t group = problem.heads / problem.kv_heads;
-  if (group == 1 || !problem.may_fold_heads()) return;
+  const std::int64_t group = call.heads / call.kv_heads;
+  if (group == 1 || !call.may_fold_heads()) return;
   std::int64_t rows = 0;
-  for (const std::int64_t row :
-       {bytes_of(problem.storage, problem.query_dim), bytes_of(problem.accumulation, problem.value_dim),
-        bytes_of(problem.accumulation, 1)}) {
+  for (const std::int64_t row : {bytes_of(call.storage, call.query_dim), bytes_of(call.accumulation, call.value_dim),
+                                 bytes_of(call.accumulation, 1)}) {
     rows += whole_lines(block_queries * row);
   }
   AttentionTask block = longest;
@@ -33,7 +32,7 @@ FoldedHeads::FoldedHeads(const AttentionProblem& problem, const AttentionTask& l
       static_cast<std::size_t>(whole_lines(static_cast<std::int64_t>(plan_forward(block).scratch_bytes)));
   if (block_bytes + row_bytes > Scratch::kMostBytes) return;
   group_ = group;
-  most_ = divide_up(group, std::min(group, divide_up(threads, problem.batch * problem.kv_heads)));
+  most_ = divide_up(group, std::min(group, divide_up(threads, call.batch * call.kv_heads)));
   block_queries_ = block_queries;
   block_bytes_ = block_bytes;
   row_bytes_ = row_bytes;
@@ -49,12 +48,12 @@ std::int64_t FoldedHeads::led_by(const AttentionTask& task) const {
   return std::min(together(task.q_len), group_ - task.head % group_);
 }
 
-void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next,
+void FoldedHeads::attend(const AttentionCall& call, const AttentionTask& first, const QueryBlock& next,
                          ScratchRoom scratch, const KeyPart& keys) const {
   const std::int64_t heads = led_by(first);
   if (heads == 1) return attend_forward({&first, 0, first.q_len}, next, scratch, keys);
   // The heads' rows lie equally far apart.
-  const AttentionTask second = problem.task(first.sequence, first.head + 1);
+  const AttentionTask second = call.task(first.sequence, first.head + 1);
   // visit(head's offset in bytes, query, row of the block)
   const auto for_rows = [&](const std::byte* of_first, const std::byte* of_second, const auto& visit) {
     for (std::int64_t h = 0; h < heads; ++h) {
@@ -79,7 +78,7 @@ void FoldedHeads::attend(const AttentionProblem& problem, const AttentionTask& f
   const std::int64_t out_row = bytes_of(first.common->out_type, first.common->value_dim);
   folded.out.data = rows + whole_lines(folded.q_len * query_row);
   folded.out.step = first.common->value_dim;
-  const std::int64_t number = bytes_of(problem.accumulation, 1);
+  const std::int64_t number = bytes_of(call.accumulation, 1);
   if (first.log_sum_exp.data != nullptr)
     folded.log_sum_exp.data = folded.out.data + whole_lines(folded.q_len * out_row);
   folded.log_sum_exp.step = 1;

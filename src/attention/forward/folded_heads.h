@@ -2,7 +2,7 @@
 // most of a block empty and read the keys again. No row's bits depend on its neighbours, so none change.
 #pragma once
 
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/forward/forward_kernel.h"
 
 namespace qkv::inline attending {
@@ -10,9 +10,9 @@ namespace qkv::inline attending {
 class FoldedHeads {
  public:
   FoldedHeads() = default;  // none is folded
-  // The problem's outputs are set, and no statistics are asked for. `longest`: with the most queries and keys of its
+  // The call's outputs are set, and no statistics are asked for. `longest`: with the most queries and keys of its
   // sequences; `block_queries`: of ForwardPlan; `threads`: that there are to be blocks for.
-  FoldedHeads(const AttentionProblem& problem, const AttentionTask& longest, std::int64_t block_queries,
+  FoldedHeads(const AttentionCall& call, const AttentionTask& longest, std::int64_t block_queries,
               std::int64_t threads);
 
   // Heads of a group that are attended together where a sequence has `q_len` queries; 1: each by itself.
@@ -24,7 +24,7 @@ class FoldedHeads {
   std::int64_t led_by(const AttentionTask& task) const;
 
   // Those that `first` leads. `scratch`: scratch_bytes(), else as for attend_forward(), which has the beginning.
-  void attend(const AttentionProblem& problem, const AttentionTask& first, const QueryBlock& next, ScratchRoom scratch,
+  void attend(const AttentionCall& call, const AttentionTask& first, const QueryBlock& next, ScratchRoom scratch,
               const KeyPart& keys = {}) const;
 
   std::size_t scratch_bytes() const { return block_bytes_ + row_bytes_; }

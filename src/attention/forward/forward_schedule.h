@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/call/key_split.h"
 #include "attention/extras/weight_sums.h"
 #include "attention/forward/folded_heads.h"
@@ -29,25 +29,23 @@ struct SplitBlock {
 };
 
 struct AttentionSchedule {
-  // The problem's outputs are set. std::invalid_argument for numbers below 0, and if the memory limit cannot be kept.
-  AttentionSchedule(const AttentionProblem& problem, const AttentionOptions& options, const AttentionExtras& extras);
+  // Of a call with these outputs. std::invalid_argument if the memory limit cannot be kept.
+  AttentionSchedule(const AttentionCall& call, const AttentionExtras& extras);
 
   bool empty = false;  // no query, or no head
   bool sums = false;   // over queries: blocks of a head come in order
   WeightSumSizes sum_sizes;
   bool statistics = false;  // single queries, too, go through the blocks for what is asked of their weights
-  bool prefill = false;     // there are blocks to do
-  std::vector<std::int64_t> single_queries;  // sequences of one query
-  int threads = 1;                           // that the work is worth waking for, and the memory limit allows
-  int allowed_threads = 1;                   // as many as asked for, or as the memory limit allows
-  int asked_threads = 1;
-  MemoryCount memory;  // of what was made of the arguments
+  std::vector<std::int64_t> single_queries, prefills;  // sequences of one query; those that go through blocks
+  int threads = 1;                                     // that the work is worth waking for, and the memory limit allows
+  int allowed_threads = 1;                             // as many as asked for, or as the memory limit allows
+  MemoryCount memory;                                  // of what was made of the arguments
 
   ForwardPlan block{};            // of prefill
   FoldedHeads folded;             // which heads share one
   std::int64_t task_queries = 0;  // one block or several
   std::int64_t tasks_per_head = 0;
-  std::int64_t tasks = 0;  // for the threads to take: the above of all heads
+  std::int64_t tasks = 0;  // for the threads to take: the above of all heads of these sequences
   bool may_split = false;  // nothing is asked for but outputs and their log-sum-exp, and keys are many
   std::vector<SplitBlock> split_blocks;
   KeySplit split;  // of these, taken instead of tasks where its wave() is not 0
@@ -69,8 +67,8 @@ struct AttentionSchedule {
 
  private:
   std::size_t pass_bytes(int with_threads) const;
-  void fold_heads(const AttentionProblem& problem, const AttentionTask& longest);
-  void list_split_blocks(const AttentionProblem& problem);
+  void fold_heads(const AttentionCall& call, const AttentionTask& longest);
+  void list_split_blocks(const AttentionCall& call);
   void list_chosen_blocks(const std::vector<ChosenRow>& rows);
 };
 

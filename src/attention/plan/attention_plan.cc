@@ -12,7 +12,7 @@
 
 #include "attention/backward/backward_schedule.h"
 #include "attention/backward/score_parameters.h"
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/call/output_kinds.h"
 #include "attention/call/view_checks.h"
 #include "attention/forward/forward_schedule.h"
@@ -40,9 +40,9 @@ void remark_on_table(AttentionPlan& plan, RelativeTable::Kind kind) {
   }
 }
 
-bool has_scattered_documents(const AttentionProblem& problem) {
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    if (problem.task(b, 0).key_documents != nullptr) return true;
+bool has_scattered_documents(const AttentionCall& call) {
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    if (call.task(b, 0).key_documents != nullptr) return true;
   }
   return false;
 }
@@ -54,7 +54,7 @@ void remark_on_target(AttentionPlan& plan) {
   plan.remarks.push_back(fmt::format("target {} is selected, this CPU could run {}", plan.target, best->name));
 }
 
-// `allowed`: threads that the memory limit leaves of those that were asked for.
+// `allowed`: threads that the memory limit leaves of those `asked` for.
 void remark_on_threads(AttentionPlan& plan, int allowed, int asked) {
   if (allowed < asked) {
     plan.remarks.push_back(fmt::format("memory_limit allows {} of {} threads", allowed, asked));
@@ -64,9 +64,9 @@ void remark_on_threads(AttentionPlan& plan, int allowed, int asked) {
 }
 
 // What every pass spends on the options, with the times that docs/lab/attention_forward.md measures.
-void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, const AttentionOptions& options) {
+void remark_on_options(AttentionPlan& plan, const AttentionCall& call, const AttentionOptions& options) {
   const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
-  const AttentionTask task = problem.task(0, 0);
+  const AttentionTask task = call.task(0, 0);
   if (!is_dot_product(task.common->score)) {
     add("no dedicated kernel for this score: queries and keys are projected first");
   }
@@ -84,47 +84,47 @@ void remark_on_options(AttentionPlan& plan, const AttentionProblem& problem, con
   if (task.common->mask_function_count > 0) add("a mask function is called for each pair: about 1.4 times the time");
   if (task.common->step > 1)
     add("a dilated window computes whole tiles: keys between its steps cost as much as visible ones");
-  if (has_scattered_documents(problem)) {
+  if (has_scattered_documents(call)) {
     add("documents whose keys are scattered are compared key by key: up to 1.5 times the time of contiguous documents");
   }
-  const bool half = problem.storage == Dtype::bf16 || problem.storage == Dtype::f16;
+  const bool half = call.storage == Dtype::bf16 || call.storage == Dtype::f16;
   if (half && plan.precision == Precision::exact) {
     const bool prefill = plan.kernel.starts_with("prefill");
     if (prefill && task.product == BlockProduct::tiles) {
-      add(fmt::format("{} is multiplied by tiles, in pieces of bf16 where that is exact", name_of(problem.storage)));
+      add(fmt::format("{} is multiplied by tiles, in pieces of bf16 where that is exact", name_of(call.storage)));
     } else {
       const bool pairs = (prefill || plan.kernel == "decode") && task.product == BlockProduct::pairs;
-      add(fmt::format("{} is widened to f32{}", name_of(problem.storage),
+      add(fmt::format("{} is widened to f32{}", name_of(call.storage),
                       pairs ? ", but for the exact product of queries and keys" : ""));
     }
   }
-  if (problem.storage == Dtype::f64) add("f64 halves the numbers in a vector");
+  if (call.storage == Dtype::f64) add("f64 halves the numbers in a vector");
 }
 
 // Precision, blocks that are not full, and what is asked for besides the output.
-void remark_on_forward(AttentionPlan& plan, const AttentionProblem& problem, const AttentionSchedule& schedule,
+void remark_on_forward(AttentionPlan& plan, const AttentionCall& call, const AttentionSchedule& schedule,
                        const AttentionOptions& options, const AttentionExtras& extras) {
   const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
   if (options.precision == Precision::reduced) {
-    const std::string reason =
-        why_not_reduced(problem.storage, options.score.kind(), problem.key_dim, problem.value_dim);
+    const std::string reason = why_not_reduced(call.storage, options.score.kind(), call.key_dim, call.value_dim);
     if (!reason.empty()) {
       add("precision reduced is computed exactly: " + reason);
     } else if (!schedule.single_queries.empty()) {
       add("precision reduced: single queries are computed exactly; memory limits them, not products");
     }
   }
-  const std::int64_t together = schedule.folded.together(problem.q_len);
+  const std::int64_t together = schedule.folded.together(call.q_len);
   if (together > 1) add(fmt::format("the queries of {} heads share a block", together));
-  if (schedule.prefill && together * problem.q_len < schedule.block.blocks.queries) {
-    add(fmt::format("{} queries do not fill a block of {}", together * problem.q_len, schedule.block.blocks.queries));
+  const bool prefill = !schedule.prefills.empty();
+  if (prefill && together * call.q_len < schedule.block.blocks.queries) {
+    add(fmt::format("{} queries do not fill a block of {}", together * call.q_len, schedule.block.blocks.queries));
   }
   const auto is_asked = [&](const OutputDescription& kind) { return static_cast<bool>(extras.*kind.view); };
   const auto list = attention_outputs();
   const bool second_pass = std::ranges::any_of(
       list, [&](const OutputDescription& kind) { return is_asked(kind) && kind.needs_second_pass; });
   if (second_pass) add("the requested optional outputs need a second pass over the keys");
-  const bool are_whole = schedule.prefill && problem.k_len > kChunkKeys && plan.threads < schedule.allowed_threads;
+  const bool are_whole = prefill && call.k_len > kChunkKeys && plan.threads < schedule.allowed_threads;
   if (are_whole && second_pass) {
     add("they also keep keys from being split over threads");
   } else if (are_whole) {
@@ -192,22 +192,23 @@ void count_tiles(AttentionPlan& plan, const Walk& walk, const AttentionTask& tas
 
 void count_sequence(AttentionPlan& plan, const Walk& walk, const AttentionTask& task, std::int64_t heads,
                     std::int64_t blocks) {
-  if (walk.single_queries && is_single_query(task)) return count_tiles(plan, walk, task, heads, heads, 0, 1, true);
   for (std::int64_t begin = 0, end; begin < task.q_len; begin = end) {
     end = walk.blocks.end_of(begin, task.q_len);
     count_tiles(plan, walk, task, heads, blocks, begin, end, false);
   }
 }
 
-void count(AttentionPlan& plan, const Walk& walk, const AttentionProblem& problem) {
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const AttentionTask task = problem.task(b, 0);
+void count(AttentionPlan& plan, const Walk& walk, const AttentionCall& call) {
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    const AttentionTask task = call.task(b, 0);
     const std::int64_t together = walk.folded.together(task.q_len);
-    if (task.common->boolean_count > 0 && together == 1) {  // booleans may tell heads apart
-      for (std::int64_t h = 0; h < problem.heads; ++h) count_sequence(plan, walk, problem.task(b, h), 1, 1);
+    if (walk.single_queries && call.is_single_query(b)) {
+      count_tiles(plan, walk, task, call.heads, call.heads, 0, 1, true);
+    } else if (task.common->boolean_count > 0 && together == 1) {  // booleans may tell heads apart
+      for (std::int64_t h = 0; h < call.heads; ++h) count_sequence(plan, walk, call.task(b, h), 1, 1);
     } else {
-      const std::int64_t blocks = problem.kv_heads * divide_up(problem.heads / problem.kv_heads, together);
-      count_sequence(plan, walk, task, problem.heads, blocks);
+      const std::int64_t blocks = call.kv_heads * divide_up(call.heads / call.kv_heads, together);
+      count_sequence(plan, walk, task, call.heads, blocks);
     }
   }
 }
@@ -221,16 +222,16 @@ double bytes_of(std::initializer_list<TensorView> views) {
 }
 
 // Of the keys and values that sequences have, paged or not, and of queries and outputs.
-double forward_bytes(const AttentionProblem& problem, Dtype out) {
+double forward_bytes(const AttentionCall& call, Dtype out) {
   double numbers = 0, out_numbers = 0;
   const auto product = [](std::int64_t x, std::int64_t y) { return static_cast<double>(x) * static_cast<double>(y); };
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const std::int64_t queries = problem.query_length(b), keys = problem.key_length(b);
-    numbers += product(problem.heads, queries * problem.query_dim);
-    numbers += product(problem.kv_heads, keys * (problem.key_dim + problem.value_dim));
-    out_numbers += product(problem.heads, queries * problem.value_dim);
+  for (std::int64_t b = 0; b < call.batch; ++b) {
+    const std::int64_t queries = call.query_length(b), keys = call.key_length(b);
+    numbers += product(call.heads, queries * call.query_dim);
+    numbers += product(call.kv_heads, keys * (call.key_dim + call.value_dim));
+    out_numbers += product(call.heads, queries * call.value_dim);
   }
-  return numbers * static_cast<double>(size_of(problem.storage)) + out_numbers * static_cast<double>(size_of(out));
+  return numbers * static_cast<double>(size_of(call.storage)) + out_numbers * static_cast<double>(size_of(out));
 }
 
 // What the passes over derivatives have in common. A view of each row of queries, of `size` numbers; 0: of one number.
@@ -244,10 +245,10 @@ MutableTensorView place_of_queries(const TensorView& q, Dtype dtype, std::int64_
   return {unallocated(), dtype, shape};
 }
 
-BackwardInputs backward_inputs(const AttentionProblem& problem, const TensorView& q, const TensorView& k,
+BackwardInputs backward_inputs(const AttentionCall& call, const TensorView& q, const TensorView& k,
                                const TensorView& v) {
-  const MutableTensorView out = place_of_queries(q, problem.storage, problem.value_dim);
-  return {q, k, v, out, place_of_queries(q, problem.accumulation, 0), out};
+  const MutableTensorView out = place_of_queries(q, call.storage, call.value_dim);
+  return {q, k, v, out, place_of_queries(q, call.accumulation, 0), out};
 }
 
 template <class Schedule>
@@ -257,34 +258,32 @@ void set_schedule(AttentionPlan& plan, const Schedule& schedule) {
   plan.block_queries = schedule.kernel.block_queries;
 }
 
-AttentionPlan begin_plan(const AttentionProblem& problem, const char* kernel) {
+AttentionPlan begin_plan(const AttentionCall& call, const char* kernel) {
   AttentionPlan plan{.kernel = kernel, .target = selected_target()};
-  if (problem.batch == 0 || problem.heads == 0 || problem.q_len == 0 || problem.k_len == 0) plan.kernel = "none";
+  if (call.batch == 0 || call.heads == 0 || call.q_len == 0 || call.k_len == 0) plan.kernel = "none";
   return plan;
 }
 
-Walk walk_of(const AttentionProblem& problem, std::int64_t block_queries) {
-  AttentionTask longest = problem.task(0, 0);
-  longest.q_len = problem.q_len;
-  return {.blocks = {.queries = block_queries}, .tile_keys = plan_forward(longest).tile_keys};
+Walk walk_of(const AttentionCall& call, std::int64_t block_queries) {
+  return {.blocks = {.queries = block_queries}, .tile_keys = plan_forward(call.longest(call.q_len)).tile_keys};
 }
 
 // The products of a tile of tangents, and of one of gradients.
-double tangent_numbers(const AttentionProblem& problem, const AttentionTangents& tangents) {
-  const auto key_dim = static_cast<double>(problem.key_dim), value_dim = static_cast<double>(problem.value_dim);
+double tangent_numbers(const AttentionCall& call, const AttentionTangents& tangents) {
+  const auto key_dim = static_cast<double>(call.key_dim), value_dim = static_cast<double>(call.value_dim);
   return key_dim * (1 + (tangents.query ? 1 : 0) + (tangents.key ? 1 : 0)) + value_dim * (tangents.value ? 2 : 1);
 }
 
-double gradient_numbers(const AttentionProblem& problem) {
-  return 3.0 * static_cast<double>(problem.key_dim) + 2.0 * static_cast<double>(problem.value_dim);
+double gradient_numbers(const AttentionCall& call) {
+  return 3.0 * static_cast<double>(call.key_dim) + 2.0 * static_cast<double>(call.value_dim);
 }
 
 template <class Schedule>
-void finish_plan(AttentionPlan& plan, const AttentionProblem& problem, const AttentionOptions& options,
+void finish_plan(AttentionPlan& plan, const AttentionCall& call, const AttentionOptions& options,
                  const Schedule& schedule) {
   remark_on_target(plan);
-  remark_on_threads(plan, schedule.allowed_threads, schedule.asked_threads);
-  remark_on_options(plan, problem, options);
+  remark_on_threads(plan, schedule.allowed_threads, call.threads);
+  remark_on_options(plan, call, options);
 }
 
 }  // namespace
@@ -295,31 +294,31 @@ AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v
   const StopScope stop(options.stop);
   Dims shape = q.shape();
   if (!shape.empty() && v.rank() > 0) shape[shape.size() - 1] = v.size(-1);
-  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options,
+  const AttentionCall call(with_address(q), with_address(k), with_address(v), options,
                            MutableTensorView(unallocated(), q.dtype(), shape), extras);
-  const AttentionSchedule schedule(problem, options, extras);
+  const AttentionSchedule schedule(call, extras);
   AttentionPlan plan{.kernel = "none", .target = selected_target()};
-  plan.workspace = static_cast<std::int64_t>(schedule.empty ? problem.memory().most_with(0) : schedule.workspace());
+  plan.workspace = static_cast<std::int64_t>(schedule.empty ? call.memory().most_with(0) : schedule.workspace());
   if (schedule.empty) return plan;
-  problem.compile_mask(schedule.threads);
   const bool has_single = !schedule.single_queries.empty();
-  plan.kernel = schedule.prefill && has_single ? "prefill and decode" : has_single ? "decode" : "prefill";
-  if (schedule.single_queries.size() < static_cast<std::size_t>(problem.batch)) plan.precision = problem.precision;
+  const bool prefill = !schedule.prefills.empty();
+  plan.kernel = prefill && has_single ? "prefill and decode" : has_single ? "decode" : "prefill";
+  if (schedule.single_queries.size() < static_cast<std::size_t>(call.batch)) plan.precision = call.precision;
   plan.threads = schedule.busy_threads();
-  plan.block_queries = schedule.prefill ? schedule.block.blocks.queries : 1;
-  plan.tile_keys = schedule.prefill ? schedule.block.tile_keys : 0;
+  plan.block_queries = prefill ? schedule.block.blocks.queries : 1;
+  plan.tile_keys = prefill ? schedule.block.tile_keys : 0;
   plan.chunk_keys = kChunkKeys;
   const Walk walk{.blocks = schedule.block.blocks,
                   .tile_keys = schedule.block.tile_keys,
                   .folded = schedule.folded,
                   .single_queries = true,
-                  .numbers = static_cast<double>(problem.key_dim + problem.value_dim)};
-  count(plan, walk, problem);
-  plan.bytes = forward_bytes(problem, q.dtype());
+                  .numbers = static_cast<double>(call.key_dim + call.value_dim)};
+  count(plan, walk, call);
+  plan.bytes = forward_bytes(call, q.dtype());
   remark_on_target(plan);
-  remark_on_threads(plan, schedule.allowed_threads, schedule.asked_threads);
-  remark_on_forward(plan, problem, schedule, options, extras);
-  remark_on_options(plan, problem, options);
+  remark_on_threads(plan, schedule.allowed_threads, call.threads);
+  remark_on_forward(plan, call, schedule, options, extras);
+  remark_on_options(plan, call, options);
   return plan;
 }
 
@@ -328,21 +327,20 @@ AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const Tens
   ensure_target();
   const StopScope stop(options.stop);
   check_backward(options, gradients);
-  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
-  const BackwardInputs inputs = backward_inputs(problem, with_address(q), with_address(k), with_address(v));
-  const BackwardSchedule schedule = schedule_backward(problem, inputs, options, gradients);
-  AttentionPlan plan = begin_plan(problem, "backward");
+  const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
+  const BackwardInputs inputs = backward_inputs(call, with_address(q), with_address(k), with_address(v));
+  const BackwardSchedule schedule = schedule_backward(call, inputs, options, gradients);
+  AttentionPlan plan = begin_plan(call, "backward");
   set_schedule(plan, schedule);
   if (plan.kernel == "none") return plan;
-  problem.compile_mask(schedule.threads);
   plan.chunk_keys = kChunkKeys;
-  Walk walk = walk_of(problem, plan.block_queries);
-  walk.numbers = gradient_numbers(problem);
+  Walk walk = walk_of(call, plan.block_queries);
+  walk.numbers = gradient_numbers(call);
   plan.tile_keys = walk.tile_keys;
-  count(plan, walk, problem);
+  count(plan, walk, call);
   plan.bytes = bytes_of(
       {q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, gradients.query, gradients.key, gradients.value});
-  finish_plan(plan, problem, options, schedule);
+  finish_plan(plan, call, options, schedule);
   return plan;
 }
 
@@ -350,22 +348,21 @@ AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorVie
                        const AttentionOptions& options, const AttentionOutputTangents& outputs) {
   ensure_target();
   const StopScope stop(options.stop);
-  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
-  require_tangents("attention_jvp", problem, options);
-  const JvpSchedule schedule(problem, options);
-  AttentionPlan plan = begin_plan(problem, "tangents");
+  const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
+  require_tangents("attention_jvp", call, options);
+  const JvpSchedule schedule(call);
+  AttentionPlan plan = begin_plan(call, "tangents");
   set_schedule(plan, schedule);
   if (plan.kernel == "none") return plan;
-  problem.compile_mask(schedule.threads);
-  Walk walk = walk_of(problem, plan.block_queries);
+  Walk walk = walk_of(call, plan.block_queries);
   walk.skips_hidden = false;
-  walk.numbers = tangent_numbers(problem, tangents);
+  walk.numbers = tangent_numbers(call, tangents);
   plan.tile_keys = walk.tile_keys;
-  count(plan, walk, problem);
-  const BackwardInputs inputs = backward_inputs(problem, q, k, v);
+  count(plan, walk, call);
+  const BackwardInputs inputs = backward_inputs(call, q, k, v);
   plan.bytes = bytes_of({q, k, v, tangents.query, tangents.key, tangents.value, inputs.out, inputs.log_sum_exp,
                          outputs.out, outputs.log_sum_exp});
-  finish_plan(plan, problem, options, schedule);
+  finish_plan(plan, call, options, schedule);
   return plan;
 }
 
@@ -374,31 +371,30 @@ AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, con
                                    const AttentionSecondGradients& gradients) {
   ensure_target();
   const StopScope stop(options.stop);
-  AttentionProblem problem(with_address(q), with_address(k), with_address(v), options);
-  require_tangents("attention_double_backward", problem, options);
-  BackwardInputs inputs = backward_inputs(problem, with_address(q), with_address(k), with_address(v));
+  const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
+  require_tangents("attention_double_backward", call, options);
+  BackwardInputs inputs = backward_inputs(call, with_address(q), with_address(k), with_address(v));
   inputs.tangents = {with_address(tangents.query), with_address(tangents.key), with_address(tangents.value)};
-  const DoubleBackwardSchedule schedule(problem, inputs, options, gradients);
-  AttentionPlan plan = begin_plan(problem, "double backward");
+  const DoubleBackwardSchedule schedule(call, inputs, options, gradients);
+  AttentionPlan plan = begin_plan(call, "double backward");
   set_schedule(plan, schedule.tangents);
   set_schedule(plan, schedule.gradients);
   if (plan.kernel == "none") return plan;
-  problem.compile_mask(schedule.tangents.threads);
   plan.chunk_keys = kChunkKeys;
-  Walk walk = walk_of(problem, schedule.gradients.kernel.block_queries);
+  Walk walk = walk_of(call, schedule.gradients.kernel.block_queries);
   plan.tile_keys = walk.tile_keys;
   // Gradients: those of a backward pass, and of the tangents once more.
-  const double of_tangents = tangent_numbers(problem, tangents);
-  walk.numbers = gradient_numbers(problem) + of_tangents - static_cast<double>(problem.value_dim) +
-                 (tangents.key ? static_cast<double>(problem.key_dim) : 0);
-  count(plan, walk, problem);
+  const double of_tangents = tangent_numbers(call, tangents);
+  walk.numbers = gradient_numbers(call) + of_tangents - static_cast<double>(call.value_dim) +
+                 (tangents.key ? static_cast<double>(call.key_dim) : 0);
+  count(plan, walk, call);
   walk.blocks.queries = schedule.tangents.kernel.block_queries;
   walk.skips_hidden = false;
   walk.numbers = of_tangents;
-  count(plan, walk, problem);
+  count(plan, walk, call);
   plan.bytes = bytes_of({q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, tangents.query, tangents.key,
                          tangents.value, gradients.query, gradients.key, gradients.value, gradients.grad_out});
-  finish_plan(plan, problem, options, schedule.gradients);
+  finish_plan(plan, call, options, schedule.gradients);
   return plan;
 }
 

@@ -16,15 +16,15 @@ void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v
   ensure_target();
   const FloatEnvironment environment;
   const StopScope stop(options.stop);
-  AttentionProblem problem(q, k, v, options);
-  require_tangents("attention_jvp", problem, options);
+  const AttentionCall call(q, k, v, options);
+  require_tangents("attention_jvp", call, options);
   {  // a list that is not kept
     std::vector<NamedView> inputs = inputs_of(q, k, v, options);
     add_tangents(inputs, out, log_sum_exp, tangents);
     require_apart({{"the tangent of out", outputs.out}, {"the tangent of log_sum_exp", outputs.log_sum_exp}}, inputs);
   }
-  const JvpSchedule schedule(problem, options);
-  move_outputs(problem, out, log_sum_exp, tangents, schedule, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
+  const JvpSchedule schedule(call);
+  move_outputs(call, out, log_sum_exp, tangents, schedule, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
 }
 
 }  // namespace qkv

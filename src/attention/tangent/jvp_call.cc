@@ -14,22 +14,22 @@
 namespace qkv::inline attending {
 namespace {
 
-class JvpCall {
+class JvpPass {
  public:
-  JvpCall(const AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+  JvpPass(const AttentionCall& call, const TensorView& out, const TensorView& log_sum_exp,
           const AttentionTangents& tangents, const MovedOutputs& outputs)
-      : problem_(problem),
-        tangents_(problem, tangents),
-        out_(problem.query_rows("out", out, problem.value_dim)),
-        log_sum_exp_(problem.query_scalars("log_sum_exp", log_sum_exp)) {
-    require_type_of_q(problem, "out", out_);
-    if (outputs.out) out_tangent_ = problem.query_rows("the tangent of out", outputs.out, problem.value_dim);
+      : call_(call),
+        tangents_(call, tangents),
+        out_(call.query_rows("out", out, call.value_dim)),
+        log_sum_exp_(call.query_scalars("log_sum_exp", log_sum_exp)) {
+    require_type_of_q(call, "out", out_);
+    if (outputs.out) out_tangent_ = call.query_rows("the tangent of out", outputs.out, call.value_dim);
     if (outputs.log_sum_exp) {
-      log_sum_exp_tangent_ = problem.query_scalars("the tangent of log_sum_exp", outputs.log_sum_exp);
+      log_sum_exp_tangent_ = call.query_scalars("the tangent of log_sum_exp", outputs.log_sum_exp);
     }
-    if (outputs.weight_sum) weight_sum_ = problem.query_scalars("the sum of weights", outputs.weight_sum);
-    if (out_tangent_) require_output(problem, "the tangent of out", out_tangent_);
-    if (log_sum_exp_tangent_) require_output(problem, "the tangent of log_sum_exp", log_sum_exp_tangent_);
+    if (outputs.weight_sum) weight_sum_ = call.query_scalars("the sum of weights", outputs.weight_sum);
+    if (out_tangent_) require_output(call, "the tangent of out", out_tangent_);
+    if (log_sum_exp_tangent_) require_output(call, "the tangent of log_sum_exp", log_sum_exp_tangent_);
   }
 
   void run(const JvpSchedule& schedule) const {
@@ -39,8 +39,8 @@ class JvpCall {
     parallel_for(schedule.tasks, schedule.threads, [&](std::int64_t index, int worker) {
       check_stop();
       const std::int64_t head = index / blocks, begin = index % blocks * plan.block_queries;
-      const std::int64_t b = head / problem_.heads, h = head % problem_.heads;
-      const std::int64_t end = std::min(begin + plan.block_queries, problem_.query_length(b));
+      const std::int64_t b = head / call_.heads, h = head % call_.heads;
+      const std::int64_t end = std::min(begin + plan.block_queries, call_.query_length(b));
       if (begin >= end) return;
       attend_jvp(task(b, h), begin, end, scratch[static_cast<std::size_t>(worker)].get(plan.scratch_bytes));
     });
@@ -49,10 +49,10 @@ class JvpCall {
  private:
   JvpTask task(std::int64_t b, std::int64_t h) const {
     JvpTask task;
-    task.forward = problem_.task(b, h);
-    task.tangents = tangents_.task(problem_, b, h);
-    task.out = problem_.rows_of_queries(out_, b, h);
-    task.log_sum_exp = problem_.query_address(log_sum_exp_, b, h);
+    task.forward = call_.task(b, h);
+    task.tangents = tangents_.task(call_, b, h);
+    task.out = call_.rows_of_queries(out_, b, h);
+    task.log_sum_exp = call_.query_address(log_sum_exp_, b, h);
     task.log_sum_exp_step = log_sum_exp_.stride(-1);
     task.out_tangent = rows_at(out_tangent_, b, h, -2);
     task.log_sum_exp_tangent = rows_at(log_sum_exp_tangent_, b, h, -1);
@@ -63,10 +63,10 @@ class JvpCall {
   // Nowhere for a view that is not given. `rows`: the dimension of the queries.
   OutputRows rows_at(const TensorView& view, std::int64_t b, std::int64_t h, int rows) const {
     if (!view) return {};
-    return {writable(problem_.query_address(view, b, h)), view.stride(rows)};
+    return {writable(call_.query_address(view, b, h)), view.stride(rows)};
   }
 
-  const AttentionProblem& problem_;
+  const AttentionCall& call_;
   Tangents tangents_;
   TensorView out_, log_sum_exp_;
   TensorView out_tangent_, log_sum_exp_tangent_, weight_sum_;  // where results go; not given: not wanted
@@ -74,10 +74,9 @@ class JvpCall {
 
 }  // namespace
 
-void require_tangents(std::string_view function, const AttentionProblem& problem, const AttentionOptions& options) {
-  if (options.threads < 0) refuse(function, "threads must be 0 (default) or more");
-  if (problem.storage != problem.accumulation) {
-    refuse(function, "query has type {}; it must be f32 or f64", name_of(problem.storage));
+void require_tangents(std::string_view function, const AttentionCall& call, const AttentionOptions& options) {
+  if (call.storage != call.accumulation) {
+    refuse(function, "query has type {}; it must be f32 or f64", name_of(call.storage));
   }
   if (options.block_table) refuse(function, "paged keys are not supported");
   if (options.logit_function) refuse(function, "logit functions are not supported, they have no derivative");
@@ -92,40 +91,38 @@ void require_tangents(std::string_view function, const AttentionProblem& problem
   if (options.empty_rows != EmptyRows::zero) refuse(function, "empty_rows must be zero");
 }
 
-void require_type_of_q(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
-  if (view.dtype() == problem.storage) return;
-  fail("{} is {}; for {} inputs it must be {}", name, name_of(view.dtype()), name_of(problem.storage),
-       name_of(problem.storage));
+void require_type_of_q(const AttentionCall& call, std::string_view name, const TensorView& view) {
+  if (view.dtype() == call.storage) return;
+  fail("{} is {}; for {} inputs it must be {}", name, name_of(view.dtype()), name_of(call.storage),
+       name_of(call.storage));
 }
 
-void require_output(const AttentionProblem& problem, std::string_view name, const TensorView& view) {
-  require_type_of_q(problem, name, view);
+void require_output(const AttentionCall& call, std::string_view name, const TensorView& view) {
+  require_type_of_q(call, name, view);
   require_distinct(name, view);
 }
 
-Tangents::Tangents(const AttentionProblem& problem, const AttentionTangents& tangents) {
-  if (tangents.query) query_ = problem.query_rows("the tangent of query", tangents.query, problem.query_dim);
-  if (tangents.key) key_ = problem.key_rows("the tangent of key", tangents.key, problem.key_dim);
-  if (tangents.value) value_ = problem.key_rows("the tangent of value", tangents.value, problem.value_dim);
-  if (query_) require_type_of_q(problem, "the tangent of query", query_);
-  if (key_) require_type_of_q(problem, "the tangent of key", key_);
-  if (value_) require_type_of_q(problem, "the tangent of value", value_);
+Tangents::Tangents(const AttentionCall& call, const AttentionTangents& tangents) {
+  if (tangents.query) query_ = call.query_rows("the tangent of query", tangents.query, call.query_dim);
+  if (tangents.key) key_ = call.key_rows("the tangent of key", tangents.key, call.key_dim);
+  if (tangents.value) value_ = call.key_rows("the tangent of value", tangents.value, call.value_dim);
+  if (query_) require_type_of_q(call, "the tangent of query", query_);
+  if (key_) require_type_of_q(call, "the tangent of key", key_);
+  if (value_) require_type_of_q(call, "the tangent of value", value_);
 }
 
-TaskTangents Tangents::task(const AttentionProblem& problem, std::int64_t b, std::int64_t h) const {
-  const std::int64_t kv_head = h / (problem.heads / problem.kv_heads);
+TaskTangents Tangents::task(const AttentionCall& call, std::int64_t b, std::int64_t h) const {
+  const std::int64_t kv_head = h / (call.heads / call.kv_heads);
   TaskTangents task;
-  if (query_) task.query = problem.rows_of_queries(query_, b, h);
-  if (key_) task.key = problem.rows_of_keys(key_, b, kv_head);
-  if (value_) task.value = problem.rows_of_keys(value_, b, kv_head);
+  if (query_) task.query = call.rows_of_queries(query_, b, h);
+  if (key_) task.key = call.rows_of_keys(key_, b, kv_head);
+  if (value_) task.value = call.rows_of_keys(value_, b, kv_head);
   return task;
 }
 
-void move_outputs(AttentionProblem& problem, const TensorView& out, const TensorView& log_sum_exp,
+void move_outputs(const AttentionCall& call, const TensorView& out, const TensorView& log_sum_exp,
                   const AttentionTangents& tangents, const JvpSchedule& schedule, const MovedOutputs& outputs) {
-  problem.compile_mask(schedule.threads);
-  const JvpCall call(problem, out, log_sum_exp, tangents, outputs);
-  call.run(schedule);
+  JvpPass(call, out, log_sum_exp, tangents, outputs).run(schedule);
 }
 
 }  // namespace qkv::inline attending

@@ -85,9 +85,6 @@ struct ChosenRow {
   std::int64_t sequence, head, query, place;
 };
 
-// Which kernel computes a head: the one of blocks of queries, or that of a single query.
-enum class AttentionKernel { blocks, single_query };
-
 // What multiplies in a block of queries: f32 or f64; exactly, pairs of bf16 (queries by keys alone) or tiles of bf16;
 // or with numbers rounded to bf16, pairs or tiles.
 enum class BlockProduct { exact, pairs, tiles, reduced, reduced_tiles };
@@ -129,8 +126,7 @@ struct AttentionTask {
   std::int64_t sequence = 0, head = 0;
   std::int64_t period = 0;  // not 0: rows are queries of several heads (folded_heads.h), row i its head's i % period
 
-  // Chosen once (attention_problem.h).
-  AttentionKernel kernel = AttentionKernel::blocks;
+  // Chosen by attention_call.cc.
   Precision precision = Precision::exact;
   BlockProduct product = BlockProduct::exact;
   bool is_plain = false;  // nothing between products and softmax but a scale: logits may stay bare, in registers
@@ -171,8 +167,6 @@ struct AttentionTask {
 
 // Whether the score goes through a hidden layer.
 inline bool is_additive(Score::Kind score) { return score == Score::Kind::additive || score == Score::Kind::concat; }
-
-inline bool is_single_query(const AttentionTask& task) { return task.kernel == AttentionKernel::single_query; }
 
 // Which query of its head row i is.
 inline std::int64_t query_of_row(const AttentionTask& task, std::int64_t i) {

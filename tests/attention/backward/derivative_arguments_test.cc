@@ -92,7 +92,7 @@ const RefusedCalls kOfTangents = {
     {"attention_jvp: logit functions are not supported",
      [](C& c) { c.options.logit_function = logit_function([](auto logit, const Pair&) { return logit; }); }},
     {"Shaw's table is not supported", [](C& c) { c.options.bias = Bias::table(RelativeTable::shaw(c.w)); }},
-    {"attention_jvp: threads must be 0", [](C& c) { c.options.threads = -1; }}};
+    {"threads must be 0", [](C& c) { c.options.threads = -1; }}};
 
 const RefusedCalls kOfSecondGradients = {
     {"grad_out must be [2, 5, 3], got [2, 5, 8]", [](C& c) { c.a.grad_out = filled({2, 5, 8}, 1); }},

@@ -163,8 +163,8 @@ TEST(ParameterSums, ChunksWaitForTheirTurn) {
   const AttentionOptions options{.bias = Bias::table(RelativeTable::clipped(table))};
   Tensor gradient = Tensor::zeros({1, 1}, Dtype::f64);
   const AttentionGradients gradients{.tables = {gradient.view()}};
-  const AttentionProblem problem(q, k, k, options);
-  ParameterSums sums(problem, options, gradients);
+  const AttentionCall call(q, k, k, options);
+  ParameterSums sums(call, options, gradients);
   sums.begin(/*threads=*/3, /*blocks=*/1);
   const double shares[] = {1, 0x1p53, -0x1p53};
   std::atomic<int> begun = 0;

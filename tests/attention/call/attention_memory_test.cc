@@ -328,7 +328,7 @@ TEST_P(AttentionMemory, OfLists) {
   a.expect_forward(options);
 }
 
-// Bilinear scores make a problem of projected queries, which reads the documents once more.
+// Bilinear scores make a call of projected queries, which reads the documents once more.
 TEST_P(AttentionMemory, OfDocumentsOfProjectedQueries) {
   const Tensor documents = document_ids(20000, 1, 2);
   PlannedArrays a({1, 20000, 4}, {1, 20000, 4});

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "attention/attention_testing.h"
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/call/memory_count.h"
 #include "core/stop.h"
 #include "qkv/attention/attention_backward.h"
@@ -16,9 +16,8 @@ namespace {
 
 // Compiling asks for a stop once for each group of queries.
 bool compiles_mask(const TensorView& q, const TensorView& k, const AttentionOptions& options) {
-  AttentionProblem problem(q, k, k, options);
   const std::int64_t before = stop_checks();
-  problem.compile_mask(1);
+  const AttentionCall call(q, k, k, options);
   return stop_checks() > before;
 }
 

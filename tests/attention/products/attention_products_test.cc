@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "attention/attention_testing.h"
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 #include "attention/forward/reduced_expectation.h"
 #include "simd/pair_emulation.h"
 #include "simd/scratch.h"
@@ -117,8 +117,8 @@ struct Inputs {
       attention(q, k, v, outcome.out.view(), options, extras);
       return outcome;
     }
-    const AttentionProblem problem(q, k, v, options, outcome.out, extras);
-    for (std::int64_t h = 0; h < q.size(0); ++h) kernel(problem.task(0, h));
+    const AttentionCall call(q, k, v, options, outcome.out, extras);
+    for (std::int64_t h = 0; h < q.size(0); ++h) kernel(call.task(0, h));
     return outcome;
   }
 

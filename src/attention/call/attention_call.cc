@@ -1,5 +1,5 @@
 // Checks the options of a call and where it writes, chooses the kernels, and makes the task of each head.
-#include "attention/call/attention_problem.h"
+#include "attention/call/attention_call.h"
 
 #include <algorithm>
 #include <cmath>
@@ -105,11 +105,9 @@ std::size_t AttentionOutputs::chosen_rows_bytes(const AttentionExtras& extras) {
   return extras.rows ? static_cast<std::size_t>(extras.rows.size(0)) * sizeof(ChosenRow) : 0;
 }
 
-std::size_t AttentionOutputs::log_sum_exp_bytes(const AttentionInputs& inputs) {
-  return static_cast<std::size_t>(element_count(inputs.query_shape())) * size_of(inputs.accumulation);
-}
-
-void AttentionOutputs::add_log_sum_exp(const AttentionInputs& inputs) {
+void AttentionOutputs::need_log_sum_exp(const AttentionInputs& inputs, MemoryCount& memory) {
+  if (views_[0]) return;
+  memory.keep(static_cast<std::size_t>(element_count(inputs.query_shape())) * size_of(inputs.accumulation));
   own_log_sum_exp_ = Tensor::uninitialized(inputs.query_shape(), inputs.accumulation);
   views_[0] = own_log_sum_exp_;
 }
@@ -210,28 +208,22 @@ void check_score(const AttentionInputs& inputs, const Score& score) {
 
 }  // namespace
 
-int threads_of(const AttentionOptions& options) {
-  if (options.threads < 0) fail("threads must be 0 (default) or more");
-  return std::min(options.threads > 0 ? options.threads : threads(), kMaxThreads);
-}
-
-int useful_threads(const AttentionProblem& problem, int threads, double products) {
+int AttentionCall::useful_threads(double products) const {
   double pairs = 0, queries = 0, keys = 0;
-  for (std::int64_t b = 0; b < problem.batch; ++b) {
-    const auto q_len = static_cast<double>(problem.query_length(b)), k_len = static_cast<double>(problem.key_length(b));
-    pairs += q_len * k_len;
-    queries += q_len;
-    keys += k_len;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto rows = static_cast<double>(query_length(b)), columns = static_cast<double>(key_length(b));
+    pairs += rows * columns;
+    queries += rows;
+    keys += columns;
   }
-  const auto heads = static_cast<double>(problem.heads), kv_heads = static_cast<double>(problem.kv_heads);
-  const double elements =
-      static_cast<double>(problem.key_dim + problem.value_dim) * (queries * heads + keys * kv_heads);
-  const double of_a_pair = products * static_cast<double>(problem.key_dim + problem.value_dim) / 2;
-  return worth_waking(threads, pairs * heads * of_a_pair, elements * static_cast<double>(size_of(problem.storage)));
+  const auto dims = static_cast<double>(key_dim + value_dim), all_heads = static_cast<double>(heads);
+  const double elements = dims * (queries * all_heads + keys * static_cast<double>(kv_heads));
+  return worth_waking(threads, pairs * all_heads * (products * dims / 2),
+                      elements * static_cast<double>(size_of(storage)));
 }
 
-AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
-                                   const AttentionOptions& options)
+AttentionCall::AttentionCall(const TensorView& q, const TensorView& k, const TensorView& v,
+                             const AttentionOptions& options)
     : AttentionInputs(q, k, v, options),
       empty_rows(options.empty_rows),
       logit_function_(options.logit_function),
@@ -258,7 +250,7 @@ AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, con
   rules_.set(common_);
 }
 
-void AttentionProblem::set_score(const Score& score) {
+void AttentionCall::set_score(const Score& score) {
   common_.score = score.kind();
   const auto rows = [&](const TensorView& view) { return Rows{view.bytes(), accumulation, view.stride(0)}; };
   if (score.v()) common_.hidden = score.v().size(0);
@@ -271,42 +263,41 @@ void AttentionProblem::set_score(const Score& score) {
   common_.score_v = score.v().bytes();
 }
 
-AttentionProblem::AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v,
-                                   const AttentionOptions& options, const MutableTensorView& out,
-                                   const AttentionExtras& extras)
-    : AttentionProblem(q, k, v, options) {
+AttentionCall::AttentionCall(const TensorView& q, const TensorView& k, const TensorView& v,
+                             const AttentionOptions& options, const MutableTensorView& out,
+                             const AttentionExtras& extras)
+    : AttentionCall(q, k, v, options) {
   memory_.keep(AttentionOutputs::chosen_rows_bytes(extras));
   outputs_.emplace(*this, out, extras);
   outputs_->set(common_);
-  if (needs_log_sum_exp()) memory_.keep(AttentionOutputs::log_sum_exp_bytes(*this));
+  if (empty_rows == EmptyRows::nan) outputs_->need_log_sum_exp(*this, memory_);
 }
 
-bool AttentionProblem::needs_log_sum_exp() const {
-  return empty_rows == EmptyRows::nan && !outputs_->has_log_sum_exp();
-}
-
-void AttentionProblem::complete(int threads) {
-  compile_mask(threads);
-  if (needs_log_sum_exp()) outputs_->add_log_sum_exp(*this);
-}
-
-bool AttentionProblem::may_fold_heads() const {
+bool AttentionCall::may_fold_heads() const {
   return is_dot_product(common_.score) && !common_.dropout.is_on() && rules_.are_alike_for_heads() &&
          !logit_function_ && !(outputs_ && outputs_->has_planes());
 }
 
-AttentionTask AttentionProblem::task(std::int64_t b, std::int64_t h, TaskOutputs wanted) const {
+AttentionTask AttentionCall::task(std::int64_t b, std::int64_t h, TaskOutputs wanted) const {
   AttentionTask task;
   set(task, b, h, wanted);
   return task;
 }
 
-void AttentionProblem::set(AttentionTask& task, std::int64_t b, std::int64_t h, TaskOutputs wanted) const {
+void AttentionCall::set(AttentionTask& task, std::int64_t b, std::int64_t h, TaskOutputs wanted) const {
   task.common = &common_;
   set_rows(task, b, h);
   rules_.set(task, b, h);
   if (outputs_) outputs_->set(task, *this, b, h, wanted);
-  choose_kernel(task, precision);
+  choose_kernel(task);
+}
+
+AttentionTask AttentionCall::longest(std::int64_t queries) const {
+  AttentionTask task = this->task(0, 0);
+  task.q_len = queries;
+  task.k_len = k_len;
+  choose_kernel(task);
+  return task;
 }
 
 }  // namespace qkv::inline attending
@@ -331,15 +322,12 @@ BlockProduct product_of(const AttentionTask& task) {
 
 }  // namespace
 
-void choose_kernel(AttentionTask& task, Precision asked) {
-  const CommonTask& common = *task.common;
-  const bool is_alone = task.q_len == 1 && is_dot_product(common.score);
-  task.kernel = is_alone ? AttentionKernel::single_query : AttentionKernel::blocks;
-  task.precision = is_alone ? Precision::exact : asked;
+void AttentionCall::choose_kernel(AttentionTask& task) const {
+  task.precision = is_alone(task.q_len) ? Precision::exact : precision;
   task.product = product_of(task);
-  task.is_plain = !is_additive(common.score) && common.soft_cap == 0 && common.bias_count == 0 &&
-                  common.table_count == 0 && common.logit_function == nullptr && task.alibi_slope == 0 &&
-                  std::abs(common.scale) >= 1e-30;
+  task.is_plain = !is_additive(common_.score) && common_.soft_cap == 0 && common_.bias_count == 0 &&
+                  common_.table_count == 0 && common_.logit_function == nullptr && task.alibi_slope == 0 &&
+                  std::abs(common_.scale) >= 1e-30;
 }
 
 std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim) {

@@ -1,5 +1,6 @@
-// A call of attention() after every argument was checked: what all heads have in common, the task of each head, and the
-// kernel that computes it. Forward, backward and tangents begin here.
+// A call of attention() after every argument was checked: inputs, rules, outputs and what they take in memory, the task
+// of each head, and the kernel that computes it. Forward, backward and tangents begin here; nothing is added to it
+// later.
 #pragma once
 
 #include <array>
@@ -25,10 +26,8 @@ class AttentionOutputs {
   // std::invalid_argument, naming sizes, for views that do not fit.
   AttentionOutputs(const AttentionInputs& inputs, const MutableTensorView& out, const AttentionExtras& extras);
 
-  // A log-sum-exp of its own, if none was asked for.
-  static std::size_t log_sum_exp_bytes(const AttentionInputs& inputs);
-  void add_log_sum_exp(const AttentionInputs& inputs);
-  bool has_log_sum_exp() const { return static_cast<bool>(views_[0]); }
+  // A log-sum-exp of its own, if none was asked for: by it rows without keys are found.
+  void need_log_sum_exp(const AttentionInputs& inputs, MemoryCount& memory);
   // Rows of weights or logits are asked for.
   bool has_planes() const { return has_planes_; }
 
@@ -52,57 +51,47 @@ class AttentionOutputs {
   Tensor own_log_sum_exp_;
 };
 
-class AttentionProblem : public AttentionInputs {
+class AttentionCall : public AttentionInputs {
  public:
   // Of a pass that is given its own outputs, or of attention(). std::invalid_argument, naming sizes, for whatever does
-  // not fit (see attention.h).
-  AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options);
-  AttentionProblem(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
-                   const MutableTensorView& out, const AttentionExtras& extras);
-  AttentionProblem(const AttentionProblem&) = delete;  // tasks have the address of common_
-
-  // What boolean masks hide of whole blocks, where that is not known and is of use: one query alone reads a row of
-  // bytes. Stopped if a scope asks for it.
-  void compile_mask(int threads) { rules_.compile_booleans(*this, threads); }
-
-  // What its forward pass needs besides: compiled masks, and a log-sum-exp where rows without keys are to be found and
-  // none was asked for. After the memory that this takes was compared with the limit.
-  void complete(int threads);
+  // not fit (see attention.h). Stopped if a scope asks for it: blocks are made of boolean masks.
+  AttentionCall(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options);
+  AttentionCall(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
+                const MutableTensorView& out, const AttentionExtras& extras);
+  AttentionCall(const AttentionCall&) = delete;  // tasks have the address of common_
 
   const CommonTask& common() const { return common_; }
-  // Head h of sequence b. It refers to this problem.
+  // Head h of sequence b. It refers to this call.
   AttentionTask task(std::int64_t b, std::int64_t h, TaskOutputs wanted = TaskOutputs::all) const;
   // The same in place, of a task without anything: in small calls copies count.
   void set(AttentionTask& task, std::int64_t b, std::int64_t h, TaskOutputs wanted = TaskOutputs::all) const;
+  // One of so many queries and the most keys, to plan with.
+  AttentionTask longest(std::int64_t queries) const;
+
+  // A query that is alone in its sequence has a kernel of its own if its score is a dot product.
+  bool is_single_query(std::int64_t b) const { return is_alone(query_length(b)); }
 
   const std::vector<ChosenRow>& chosen_rows() const { return outputs_->chosen_rows(); }
 
   // Whether heads of a group differ in their queries alone, and each query gives an output and its log-sum-exp only.
   bool may_fold_heads() const;
 
+  // Those of the threads that a pass is worth waking for, which makes `products` of each query and key.
+  int useful_threads(double products) const;
+
   Precision precision = Precision::exact;  // of prefill: what was asked for, if there is a kernel for it
   EmptyRows empty_rows = EmptyRows::zero;
 
  private:
   void set_score(const Score& score);
-  bool needs_log_sum_exp() const;
+  bool is_alone(std::int64_t queries) const { return queries == 1 && is_dot_product(common_.score); }
+  void choose_kernel(AttentionTask& task) const;
 
   LogitFunction logit_function_;
   AttentionRules rules_;
   CommonTask common_;
   std::optional<AttentionOutputs> outputs_;
 };
-
-// The threads that were asked for, or the default: of every pass.
-int threads_of(const AttentionOptions& options);
-
-// Those of them that the work of a pass is worth waking for, which makes `products` of each query and key.
-int useful_threads(const AttentionProblem& problem, int threads, double products);
-
-// Sets the kernel of a task whose rules are set, its precision (`asked` where there is a kernel for it), what
-// multiplies in blocks and whether its logits are plain. A query that is alone in its sequence has a kernel of its own
-// if its score is a dot product.
-void choose_kernel(AttentionTask& task, Precision asked);
 
 inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a thread stays below 1 MiB
 
