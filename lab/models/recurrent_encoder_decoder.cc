@@ -12,6 +12,7 @@
 #include "lab/models/recurrent_folder.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
+#include "models/config_text.h"
 #include "models/encoder_decoders/target_tokens.h"
 #include "models/encoder_decoders/transformer_encoder_decoder_folder.h"
 #include "qkv/layers/initial_weights.h"
@@ -297,6 +298,16 @@ std::unique_ptr<NextTokens> RecurrentEncoderDecoder::targets(std::span<const std
   return std::make_unique<Targets>(
       *parts_, config_, parts_->encode(parts_->embed(parts_->source, ids), offsets, {}, saved, options.threads),
       options);
+}
+
+std::string RecurrentEncoderDecoder::config_text() const {
+  const auto fields = [](const RecurrentEncoderDecoderConfig& of) {
+    const auto& [kind, cell, vocab, target_vocab, positions, model_dim, layers, directions, end, padding, start] = of;
+    return std::tie(kind, cell, vocab, target_vocab, positions, model_dim, layers, directions, end, padding, start);
+  };
+  return "recurrent " + changed_fields({"kind", "cell", "vocab", "target_vocab", "positions", "model_dim", "layers",
+                                        "directions", "end", "padding", "start"},
+                                       fields(config_), fields({}));
 }
 
 void RecurrentEncoderDecoder::visit(const ParameterVisitor& visitor) const {

@@ -73,6 +73,7 @@ class RecurrentEncoderDecoder : public EncoderDecoder {
   void update(const ParameterUpdater& updater) override;
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const override;
   std::string transformers_class() const override { return {}; }
+  std::string config_text() const override;
 
   const RecurrentEncoderDecoderConfig& config() const { return config_; }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/sha256.h"
 #include "io/files/text.h"
 #include "io/json/json_document.h"
 #include "io/sentence_piece.h"
@@ -152,6 +153,9 @@ Tokenizer::Parts parse_marian_tokenizer(const NamedBytes& pieces, const NamedByt
   Tokenizer::Parts parts;
   parts.decoder = decoder_of(file);
   parts.added = special_tokens(tokens);
+  Sha256 rules;
+  rules.add(pieces.bytes);
+  parts.rules = rules.hexadecimal();
   parts.post_processor.after = {{kEnd, tokens.find(kEnd)->id, 0}};
   try {
     parts.pre_tokenizer = std::make_unique<MarianWords>(SentencePieceNormalizer(file));

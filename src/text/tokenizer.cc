@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "io/arrays/gguf.h"
 #include "io/files/files.h"
 #include "qkv/files.h"
@@ -179,6 +180,25 @@ std::vector<std::string> Tokenizer::special_tokens() const {
 std::int64_t Tokenizer::vocab() const {
   const std::int32_t last_added = parts_->added.all().empty() ? -1 : parts_->added.all().back().id;
   return std::int64_t{1} + std::max(last_added, parts_->model->vocabulary().max_id());
+}
+
+std::string Tokenizer::digest() const {
+  Sha256 digest;
+  digest.add(parts_->rules);
+  parts_->model->add_to(digest);
+  StopTurns turns;
+  for (const text::Vocabulary::Entry& entry : parts_->model->vocabulary().entries()) {
+    turns.next();
+    digest.add(entry.token);
+    digest.add_number(entry.id);
+  }
+  for (const text::AddedToken& added : parts_->added.all()) {
+    const auto& [content, id, special, single_word, lstrip, rstrip, normalized] = added;
+    digest.add(content);
+    digest.add_number(id);
+    for (const bool flag : {special, single_word, lstrip, rstrip, normalized}) digest.add_number(flag);
+  }
+  return digest.hexadecimal();
 }
 
 std::string DecodeStream::put(std::int32_t id) {

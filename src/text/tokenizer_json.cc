@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/sha256.h"
 #include "io/files/text.h"
 #include "text/json_fields.h"
 #include "text/stages/charsmap.h"
@@ -348,6 +349,21 @@ PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& kno
   refuse_type(stage, "TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel, Sequence");
 }
 
+// A digest of what the file says of the stages, but for the vocabulary, which the model knows better.
+std::string digest_of_rules(const JsonValue& root) {
+  Sha256 rules;
+  for (const char* name : {"normalizer", "pre_tokenizer", "post_processor", "decoder"}) {
+    const auto stage = root.find(name);
+    rules.add(stage ? stage->canonical() : "");
+  }
+  root["model"].for_each_member([&](const std::string& key, const JsonValue& value) {
+    if (key == "vocab" || key == "merges" || !root["model"].find(key)) return;
+    rules.add(key);
+    rules.add(value.canonical());
+  });
+  return rules.hexadecimal();
+}
+
 Tokenizer::Parts read_stages(const io::JsonDocument& document, std::int64_t vocab) {
   const JsonValue root = document.root();
   const TokenLimits limits{vocab};
@@ -366,6 +382,7 @@ Tokenizer::Parts read_stages(const io::JsonDocument& document, std::int64_t voca
   if (const auto stage = root.find("post_processor")) {
     parts.post_processor = read_post_processor(*stage, {limits, vocabulary, parts.added});
   }
+  parts.rules = digest_of_rules(root);
   return parts;
 }
 

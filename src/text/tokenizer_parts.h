@@ -44,6 +44,7 @@ struct Tokenizer::Parts {
   std::unique_ptr<text::Decoder> decoder;  // nullptr: tokens joined by spaces
   text::AddedTokens added;
   text::PostProcessor post_processor;
+  std::string rules;  // a digest of what the files say beside tokens, scores and merges
 };
 
 namespace text {

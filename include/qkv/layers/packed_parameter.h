@@ -38,12 +38,12 @@ class QKV_API PackedParameter {
 
  private:
   Tensor unpacked() const;
+  Tensor units() const;
   void pack();
 
   Parameter own_;
   Dims shape_;
   std::vector<std::int64_t> part_rows_;
-  WeightStorage storage_ = WeightStorage::full;
   std::vector<PackedMatrix> parts_;
 };
 

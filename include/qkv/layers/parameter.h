@@ -14,6 +14,7 @@
 #include <functional>
 #include <string>
 
+#include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
 namespace qkv {
@@ -21,6 +22,8 @@ namespace qkv {
 struct Parameter {
   Tensor value{};
   Tensor gradient{};  // what backward adds to, of value's shape and type; no elements: not wanted, costs nothing
+  WeightStorage storage = WeightStorage::full;  // of what is multiplied by
+  Tensor units{};                               // of int8 and int8_groups: of each column and group, which value rounds
 
   bool has_gradient() const { return gradient.element_count() > 0; }
   // Makes the gradient zero, and wanted.

@@ -106,6 +106,8 @@ class QKV_API EncoderDecoder {
   virtual void save(const std::string& folder, Dtype dtype = Dtype::f32) const = 0;
   // The class of transformers that opens what save() writes; empty: none does.
   virtual std::string transformers_class() const = 0;
+  // Equal for models that differ in their weights alone: what fingerprint() takes of the config.
+  virtual std::string config_text() const = 0;
 };
 
 }  // namespace qkv

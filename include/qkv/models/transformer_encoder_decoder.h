@@ -74,6 +74,7 @@ class QKV_API TransformerEncoderDecoder : public EncoderDecoder {
   // The class of transformers that holds such a model; empty: none does, and save() writes it as "qkv".
   static std::string class_of(const TransformerEncoderDecoderConfig& config);
   std::string transformers_class() const override;
+  std::string config_text() const override;
 
   EncoderDecoderTokens tokens() const override;
   // All three places.

@@ -74,6 +74,8 @@ class QKV_API Generator {
   const std::optional<Sampling>& sampling() const { return defaults_.sampling; }
   std::int64_t beams(const GeneratorOptions& options) const { return options.beams.value_or(defaults_.beams); }
   const LanguageModel& model() const { return model_; }
+  // What the folder says beside the model, tokenizers as digests: for fingerprint().
+  std::string settings() const;
   const Tokenizer& tokenizer() const;  // FormatError if the folder had none
 
  private:

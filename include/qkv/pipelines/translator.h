@@ -79,6 +79,8 @@ class QKV_API Translator {
   std::int64_t beams(const TranslateOptions& options) const;
 
   const EncoderDecoder& model() const { return *model_; }
+  // What the folder says beside the model, tokenizers as digests: for fingerprint().
+  std::string settings() const;
   // Of sources and of targets; FormatError if the folder had none.
   const Tokenizer& tokenizer() const;
   const Tokenizer& target_tokenizer() const;

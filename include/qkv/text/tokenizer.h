@@ -80,6 +80,8 @@ class QKV_API Tokenizer {
   std::vector<std::string> special_tokens() const;
   // One more than the largest id: the rows that a table of embeddings must have.
   std::int64_t vocab() const;
+  // SHA-256, in hexadecimal, of all that decides ids and texts, whatever the order of keys and tokens in the file.
+  std::string digest() const;
 
   struct Parts;  // the stages, in src/text/tokenizer_parts.h
 

@@ -209,6 +209,29 @@ bool JsonValue::is(std::string_view json) const {
   return JsonTape::equal(tape(), at_, JsonTape(json, "json"), JsonTape::kRoot);
 }
 
+std::string JsonValue::canonical() const {
+  std::string text;
+  switch (tape().kind(at_)) {
+    case Kind::null:
+      return "null";
+    case Kind::boolean:
+      return tape().boolean(at_) ? "true" : "false";
+    case Kind::string:
+      return fmt::format("{}:{}", tape().size(at_), tape().string(at_));
+    case Kind::array:
+      for_each_element([&](const JsonValue& element) { text += element.canonical() + ","; });
+      return "[" + text + "]";
+    case Kind::object:
+      for_each_member([&](const std::string& key, const JsonValue& value) {
+        if (tape().kind(value.at_) == Kind::null) return;
+        text += fmt::format("{}:{} {},", key.size(), key, value.canonical());
+      });
+      return "{" + text + "}";
+    default:
+      return fmt::format("{}", tape().number(at_));
+  }
+}
+
 void JsonValue::for_each_member(const std::function<void(const std::string&, const JsonValue&)>& f) const {
   require(tape().kind(at_) == Kind::object, "an object");
   auto key = tape().keys(at_);

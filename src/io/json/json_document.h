@@ -94,6 +94,9 @@ class JsonValue {
   std::vector<JsonValue> elements() const;
   void for_each_element(const std::function<void(const JsonValue&)>& f) const;
   std::size_t size() const;  // of an array or an object; else 0
+  // One text for equal values, to compare and not to read: sorted keys, no members that are null, numbers as doubles,
+  // strings with their lengths.
+  std::string canonical() const;
 
   // Calls f(key, value) for each member in the order of keys.
   void for_each_member(const std::function<void(const std::string&, const JsonValue&)>& f) const;

@@ -1,7 +1,9 @@
 // PackedParameter: lays a parameter out in panels, and reads it out of them.
 #include "qkv/layers/packed_parameter.h"
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "core/kept_memory.h"
 #include "core/stop.h"
@@ -23,7 +25,9 @@ View as_rows(const View& view) {
 }  // namespace
 
 PackedParameter::PackedParameter(Tensor value, std::vector<std::int64_t> part_rows, WeightStorage storage)
-    : own_{.value = std::move(value)}, shape_(own_.value.shape()), part_rows_(std::move(part_rows)), storage_(storage) {
+    : own_{.value = std::move(value), .storage = part_rows.empty() ? WeightStorage::full : storage},
+      shape_(own_.value.shape()),
+      part_rows_(std::move(part_rows)) {
   pack();
 }
 
@@ -33,7 +37,7 @@ void PackedParameter::pack() {
   parts_.clear();
   std::int64_t begin = 0;
   for (const std::int64_t count : part_rows_) {
-    parts_.emplace_back(rows.slice(0, begin, begin + count).transpose(0, 1), 0, storage_);
+    parts_.emplace_back(rows.slice(0, begin, begin + count).transpose(0, 1), 0, own_.storage);
     begin += count;
   }
   if (is_kept()) return;
@@ -52,6 +56,27 @@ Tensor PackedParameter::unpacked() const {
   return value;
 }
 
+// [columns] or [groups][columns] of each part, one after the other, whatever the panels of the target.
+Tensor PackedParameter::units() const {
+  std::vector<float> units;
+  for (const PackedMatrix& part : parts_) {
+    const Tensor& scales = part.column_scales();
+    if (scales.rank() == 1) {
+      units.insert(units.end(), scales.data<float>(), scales.data<float>() + part.columns());
+    } else if (scales.rank() == 3) {
+      const std::int64_t width = scales.size(2);
+      for (std::int64_t group = 0; group < scales.size(1); ++group) {
+        for (std::int64_t column = 0; column < part.columns(); ++column) {
+          units.push_back(scales.data<float>()[(column / width * scales.size(1) + group) * width + column % width]);
+        }
+      }
+    }
+  }
+  Tensor all = Tensor::uninitialized({static_cast<std::int64_t>(units.size())});
+  std::ranges::copy(units, all.data<float>());
+  return all;
+}
+
 TensorView PackedParameter::value(Tensor& storage) const {
   if (is_kept()) return own_.value;
   storage = unpacked();
@@ -59,7 +84,7 @@ TensorView PackedParameter::value(Tensor& storage) const {
 }
 
 void PackedParameter::visit(const ParameterVisitor& visitor, const std::string& name) const {
-  is_kept() ? visitor(name, own_) : visitor(name, {.value = unpacked()});
+  is_kept() ? visitor(name, own_) : visitor(name, {.value = unpacked(), .storage = own_.storage, .units = units()});
 }
 
 void PackedParameter::update(const ParameterUpdater& updater, const std::string& name) {

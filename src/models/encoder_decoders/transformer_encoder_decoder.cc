@@ -8,6 +8,7 @@
 #include "layers/basic/rows.h"
 #include "layers/basic/scoped_observer.h"
 #include "layers/stack/layer_parts.h"
+#include "models/config_text.h"
 #include "models/encoder_decoders/target_tokens.h"
 #include "models/encoder_decoders/transformer_encoder_decoder_folder.h"
 #include "qkv/layers/cross_entropy.h"
@@ -64,6 +65,7 @@ std::string TransformerEncoderDecoder::class_of(const TransformerEncoderDecoderC
   return marian_class(config);
 }
 std::string TransformerEncoderDecoder::transformers_class() const { return class_of(config_); }
+std::string TransformerEncoderDecoder::config_text() const { return qkv::config_text(config_); }
 
 EncoderDecoderTokens TransformerEncoderDecoder::tokens() const { return config_.tokens(); }
 

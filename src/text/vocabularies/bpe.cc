@@ -56,6 +56,13 @@ void Bpe::add_merge(std::string_view left, std::string_view right) {
   joins_.insert_or_assign(pair_of(known(left, role), known(right, role)), Join{rank, result});
 }
 
+void Bpe::add_to(Sha256& digest) const {
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> merges;  // ranks, and what is joined
+  for (const auto& [pair, join] : joins_) merges.emplace_back(join.rank, pair);
+  std::ranges::sort(merges);
+  for (const auto& [rank, pair] : merges) digest.add_number(pair);
+}
+
 void Bpe::build_index() {
   StopTurns turns;
   for (std::uint32_t i = 0; i < vocabulary_.entries().size(); ++i) {

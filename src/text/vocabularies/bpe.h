@@ -35,6 +35,7 @@ class Bpe : public Model {
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
   void build_index() override;
+  void add_to(Sha256& digest) const override;
   void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const override;
 
  private:

@@ -91,6 +91,10 @@ Unigram::Unigram(Vocabulary vocabulary, const std::vector<double>& scores, const
   }
 }
 
+void Unigram::add_to(Sha256& digest) const {
+  for (const double score : scores_) digest.add_number(score);
+}
+
 void Unigram::build_index() {
   StopTurns turns;
   for (std::uint32_t i = 0; i < vocabulary_.entries().size(); ++i) {

@@ -1,0 +1,167 @@
+// Fingerprints: weights as they are in memory, configs and settings as texts, tokenizers as they are built.
+#include "qkv/pipelines/fingerprint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "core/sha256.h"
+#include "models/config_text.h"
+#include "qkv/stop.h"
+#include "qkv/target.h"
+#include "qkv/threads.h"
+#include "qkv/version.h"
+
+namespace qkv {
+inline namespace pipelines {
+
+// For what options hold.
+std::string config_text(const Sampling& sampling) {
+  const auto fields = [](const Sampling& of) {
+    const auto& [temperature, top_k, top_p, min_p, seed] = of;
+    return std::tie(temperature, top_k, top_p, min_p, seed);
+  };
+  return changed_fields({"temperature", "top_k", "top_p", "min_p", "seed"}, fields(sampling), fields({}));
+}
+
+namespace {
+
+std::string search_text(const GenerateOptions& options) {
+  const auto fields = [](const GenerateOptions& of) {
+    const auto& [start, ends, forbidden, forced_begin, forced_end, max_length, min_length, no_repeat_ngram,
+                 repetition_penalty, renormalize, beams, nbest, length_penalty, early_stopping, sampling, on_token,
+                 threads, stop] = of;
+    return std::tie(start, ends, forbidden, forced_begin, forced_end, max_length, min_length, no_repeat_ngram,
+                    repetition_penalty, renormalize, beams, nbest, length_penalty, early_stopping, sampling);
+  };
+  const GenerateOptions defaults;
+  return changed_fields(
+      {"start", "ends", "forbidden", "forced_begin", "forced_end", "max_length", "min_length", "no_repeat_ngram",
+       "repetition_penalty", "renormalize", "beams", "nbest", "length_penalty", "early_stopping", "sampling"},
+      fields(options), fields(defaults));
+}
+
+std::string digest_of(const std::optional<Tokenizer>& tokenizer) { return tokenizer ? tokenizer->digest() : "none"; }
+
+class Fingerprint {
+ public:
+  explicit Fingerprint(const FingerprintOptions& options) : stop_(options.stop), threads_(options.threads) {}
+
+  void add(const std::string& text) { digest_.add(text); }
+
+  // In the order of the model, whatever the names. Of rounded weights what is left of them, with its units.
+  template <class Model>
+  void add_weights(const Model& model) {
+    model.visit([&](const std::string&, const Parameter& parameter) {
+      if (parameter.storage != WeightStorage::full) storage_ = parameter.storage;
+      if (parameter.value.dtype() == Dtype::f64) numbers_ = Dtype::f64;
+      add_tensor(parameter.value);
+      add_tensor(parameter.units);
+    });
+  }
+
+  std::string text() {
+    const auto all = targets();
+    const auto selected = std::ranges::find_if(all, &Target::selected);
+    const auto word = std::ranges::find(kWeightStorages, storage_, &std::pair<std::string_view, WeightStorage>::second);
+    constexpr std::size_t kDigits = 32;
+    return fmt::format("qkv{}-{}-{}-exact-{}", kArithmetic, selected->fused ? "fused" : "unfused",
+                       numbers_ == Dtype::f64 ? "f64" : word->first, digest_.hexadecimal().substr(0, kDigits));
+  }
+
+ private:
+  // Pieces of a fixed size by themselves, on all threads, then their digests.
+  void add_tensor(const Tensor& tensor) {
+    constexpr std::size_t kPiece = std::size_t{1} << 20;
+    digest_.add(fmt::format("{} {}", name_of(tensor.dtype()), to_string(tensor.shape())));
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(tensor.view().bytes());
+    const std::size_t count = static_cast<std::size_t>(tensor.element_count()) * size_of(tensor.dtype());
+    std::vector<std::array<std::uint8_t, 32>> pieces((count + kPiece - 1) / kPiece);
+    parallel_for(std::ssize(pieces), threads_, [&](std::int64_t i, int) {
+      const std::size_t begin = static_cast<std::size_t>(i) * kPiece;
+      Sha256 piece;
+      piece.add(bytes + begin, std::min(kPiece, count - begin));
+      pieces[static_cast<std::size_t>(i)] = piece.finish();
+    });
+    for (const auto& piece : pieces) digest_.add(piece.data(), piece.size());
+  }
+
+  StopScope stop_;
+  int threads_;
+  Sha256 digest_;
+  WeightStorage storage_ = WeightStorage::full;
+  Dtype numbers_ = Dtype::f32;
+};
+
+std::string text_of(const TextEncoder& model) { return "text_encoder " + config_text(model.config()); }
+std::string text_of(const LanguageModel& model) { return "language_model " + config_text(model.config()); }
+std::string text_of(const EncoderDecoder& model) { return "encoder_decoder " + model.config_text(); }
+std::string text_of(const Vit& model) { return "vit " + config_text(model.config()); }
+
+// `beside`: what a pipeline has besides its model.
+template <class Model>
+std::string fingerprint_of(const Model& model, const FingerprintOptions& options,
+                           const std::vector<std::string>& beside = {}) {
+  Fingerprint fingerprint(options);
+  fingerprint.add(text_of(model));
+  for (const std::string& text : beside) fingerprint.add(text);
+  fingerprint.add_weights(model);
+  return fingerprint.text();
+}
+
+}  // namespace
+}  // namespace pipelines
+
+std::string Embedder::settings() const {
+  return fmt::format("pooling={} normalize={} include_prompt={} prompt={} max_length={} tokenizer={}",
+                     static_cast<int>(pooling_), normalize_, include_prompt_, field_text(prompt_), max_length_,
+                     tokenizer_.digest());
+}
+
+std::string Generator::settings() const {
+  return fmt::format("{}max_length={} max_new_tokens={} min_length={} min_new_tokens={} stop_strings={} tokenizer={}",
+                     search_text(defaults_), field_text(lengths_.max_length), field_text(lengths_.max_new_tokens),
+                     lengths_.min_length, lengths_.min_new_tokens, field_text(stop_strings_), digest_of(tokenizer_));
+}
+
+std::string Translator::settings() const {
+  return fmt::format("{}unsure_below={} tokenizers={} {}", search_text(defaults_), field_text(unsure_below_),
+                     digest_of(tokenizer_), digest_of(target_tokenizer_));
+}
+
+std::string fingerprint(const TextEncoder& model, const FingerprintOptions& options) {
+  return fingerprint_of(model, options);
+}
+
+std::string fingerprint(const LanguageModel& model, const FingerprintOptions& options) {
+  return fingerprint_of(model, options);
+}
+
+std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& options) {
+  return fingerprint_of(model, options);
+}
+
+std::string fingerprint(const Vit& model, const FingerprintOptions& options) { return fingerprint_of(model, options); }
+
+std::string fingerprint(const Embedder& embedder, const FingerprintOptions& options) {
+  return fingerprint_of(embedder.model(), options, {embedder.settings()});
+}
+
+std::string fingerprint(const Generator& generator, const FingerprintOptions& options) {
+  return fingerprint_of(generator.model(), options, {generator.settings()});
+}
+
+std::string fingerprint(const Translator& translator, const FingerprintOptions& options) {
+  return fingerprint_of(translator.model(), options, {translator.settings()});
+}
+
+std::string fingerprint(const PictureClassifier& classifier, const FingerprintOptions& options) {
+  return fingerprint_of(classifier.model(), options, {config_text(classifier.processor().config())});
+}
+
+}  // namespace qkv
