@@ -135,7 +135,7 @@ TEST(ModelHeads, FindsTokensByTextThenByNumber) {
 TEST(ModelHeads, DifferencesOverNaNAreNaN) {
   HeadTrace trace = test::chosen_trace();
   trace.query.data<double>()[0] = std::nan("");
-  complete(trace, std::vector<std::uint8_t>(trace.tokens.size()));
+  complete(trace);
   EXPECT_TRUE(std::isnan(trace.logits_difference));
   EXPECT_FALSE(std::isnan(trace.output_difference));
   EXPECT_EQ(Json::parse(to_json(trace))["largest_difference_of_logits"], "nan");

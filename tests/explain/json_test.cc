@@ -9,6 +9,7 @@
 #include "explain/map_bytes.h"
 #include "explain/measure/pyramid.h"
 #include "explain/show/report_page.h"
+#include "qkv/explain/written_text.h"
 
 namespace qkv {
 namespace {
@@ -52,6 +53,8 @@ TEST(ExplainSchema, HoldsForModels) {
       without(bart, "Good morning", TranslateOptions(), some);
   const TextEncoder mpnet = TextEncoder::load(QKV_TEST_DATA "/golden/encoders/mpnet");
   const Vit vit = Vit::load(QKV_TEST_DATA "/golden/vit/dinov2");
+  const LanguageModel gemma = LanguageModel::load(QKV_TEST_DATA "/golden/language/gemma2");
+  const WrittenText written(gemma, nullptr, {3, 1, 4, 1, 5}, {.prompt = 2});
   Random random(5);
   const EncodedPicture small(vit, testing::normal(random, {14, 7, 3})),
       large(vit, testing::normal(random, {30, 24, 3}));
@@ -63,6 +66,9 @@ TEST(ExplainSchema, HoldsForModels) {
       {"token", to_json(measure_token(whole, 0))},
       {"token", to_json(measure_token(without, 1))},
       {"token", to_json(measure_token(small, 0))},
+      {"heads", to_json(survey_heads(written, {.keep_weights = true}))},
+      {"head", to_json(trace_head(written, {.layer = 1}), 2)},
+      {"token", to_json(measure_token(written, 1))},
       {"picture", to_json(survey_picture(large), Tensor::zeros({28, 21, 3}, Dtype::u8))},
   };
   for (const auto& [kind, json] : rows) test::expect_valid(Json::parse(json), kind);

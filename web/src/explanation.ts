@@ -79,8 +79,11 @@ export type Measure = (typeof kMeasures)[number];
 export type Summary = Record<Measure, number>;
 export const kTokenMeasures = ["weight", "value_norm", "gradient", "rollout", "knock_out"] as const;
 export type TokenMeasure = (typeof kTokenMeasures)[number];
+// Of causal attention: what goes behind earlier copies of a token, and to them.
+export const kCopyMeasures = ["induction", "duplicate"] as const;
+export type CopyMeasure = (typeof kCopyMeasures)[number];
 export interface HeadEntry extends Summary {
-  more: Partial<Record<TokenMeasure | "moved", number>>; // what not every report has
+  more: Partial<Record<TokenMeasure | CopyMeasure | "moved", number>>; // what not every report has
   pattern: string;
   layer: number;
   head: number;
@@ -104,10 +107,16 @@ export interface Candidate {
   token: string;
   probability: number;
 }
+// What a layer would have written, and the probability of what was written.
+export interface LayerGuess extends Candidate {
+  written: number;
+}
 export interface Written extends Candidate {
   candidates: Candidate[];
+  layers: LayerGuess[]; // of a language model
 }
 export interface Translation {
+  continues: boolean; // what a language model wrote behind a prompt; its words are tokens
   source_text: string;
   target_text: string;
   source_words: string[];

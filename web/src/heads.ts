@@ -2,7 +2,17 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { css } from "./colors";
 import { costs_of } from "./cost";
-import { type Attention, type HeadEntry, type Heads, kMeasures, type Measure, type Sequence, type TokenMeasure } from "./explanation";
+import {
+  type Attention,
+  type CopyMeasure,
+  type HeadEntry,
+  type Heads,
+  kCopyMeasures,
+  kMeasures,
+  type Measure,
+  type Sequence,
+  type TokenMeasure,
+} from "./explanation";
 import { command_with, site_option } from "./command";
 import { change_image, heat_image } from "./grid";
 import { type Hidden, hidden_of } from "./hidden";
@@ -19,7 +29,11 @@ const kSmall = 64; // pixels of a small map, at most
 const kFolded = 64; // tokens, more of which would fill the screen
 
 // Of heads: those of their weights, and those that not every report has.
-const kMore = ["moved", "value_norm", "gradient", "knock_out"] as const satisfies readonly (TokenMeasure | "moved")[];
+const kMore = ["moved", ...kCopyMeasures, "value_norm", "gradient", "knock_out"] as const satisfies readonly (
+  | TokenMeasure
+  | CopyMeasure
+  | "moved"
+)[];
 type HeadMeasure = Measure | (typeof kMore)[number];
 
 // In words: what a measure is.
@@ -31,12 +45,15 @@ const kSaid: Record<HeadMeasure, string> = {
   next: "weight to the token after",
   itself: "weight to itself",
   separators: "weight to separators",
+  induction: "weight behind earlier copies of a token",
+  duplicate: "weight to earlier copies of a token",
   moved: "weight that went to other keys",
   value_norm: "weight x length of the value",
   gradient: "gradient x weight, of the token",
   knock_out: "knock-out, of the token",
 };
 
+const is_share = (measure: HeadMeasure): boolean => ["moved", ...kCopyMeasures].includes(measure);
 const is_more = (measure: HeadMeasure): measure is (typeof kMore)[number] => kMore.some((one) => one === measure);
 const value_of = (head: HeadEntry, measure: HeadMeasure): number =>
   is_more(measure) ? (head.more[measure] ?? NaN) : head[measure];
@@ -63,14 +80,14 @@ function sorted(all: readonly HeadEntry[], measure: HeadMeasure | null, changes:
 }
 
 function measure_text(head: HeadEntry, measure: HeadMeasure): string {
-  if (measure === "moved") return share_text(value_of(head, measure));
+  if (is_share(measure)) return share_text(value_of(head, measure));
   if (is_more(measure)) return number_text(value_of(head, measure), 3);
   return measure === "entropy" || measure === "distance" ? number_text(head[measure], 2) : share_text(head[measure]);
 }
 
 // A measure as part of the largest that it can be.
 function part_of(head: HeadEntry, measure: HeadMeasure, attention: Attention): number {
-  const most = is_more(measure)
+  const most = is_more(measure) && !is_share(measure)
     ? largest(attention.all.map((one) => value_of(one, measure)))
     : measure === "entropy" ? attention.largest_entropy : measure === "distance" ? attention.keys.tokens.length : 1;
   return Math.max(0, Math.min(1, Math.abs(value_of(head, measure)) / (most || 1)));

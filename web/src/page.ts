@@ -38,6 +38,9 @@ export function views_of(explanation: Explanation): View[] {
   return explanation.translation ? ["translation", "heads", "model", "lesson"] : ["heads", "model", "lesson"];
 }
 
+const title_of = (view: View, explanation: Explanation): string =>
+  view === "translation" && explanation.kind === "heads" && explanation.translation?.continues ? "Writing" : kTitles[view];
+
 function name_of(explanation: Explanation): string {
   if (explanation.kind !== "heads") return explanation.title;
   return explanation.translation?.source_text ?? (explanation.input || explanation.title);
@@ -169,7 +172,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
         : nothing}
       ${views.map(
         (one) =>
-          html`<a href=${link({ view: one })} aria-current=${one === view ? "page" : "false"}>${kTitles[one]}</a>`,
+          html`<a href=${link({ view: one })} aria-current=${one === view ? "page" : "false"}>${title_of(one, explanation)}</a>`,
       )}
     </nav>
     ${faults(report.faults)}

@@ -1,7 +1,18 @@
 // Every head of a model, read and checked.
 import * as check from "./check";
 import type { Json } from "./check";
-import type { Attention, Candidate, HeadEntry, Heads, LeftOut, Sequence, Sublayer, Translation } from "./explanation";
+import {
+  type Attention,
+  type Candidate,
+  type HeadEntry,
+  type Heads,
+  kCopyMeasures,
+  type LayerGuess,
+  type LeftOut,
+  type Sequence,
+  type Sublayer,
+  type Translation,
+} from "./explanation";
 import { common_of, cost_of, summary_of } from "./read_common";
 import { head_map_of, tile_of } from "./read_maps";
 
@@ -60,6 +71,13 @@ function left_out_of(value: unknown, where: string): LeftOut {
   };
 }
 
+// Reports from before they were measured have none.
+function more_of(head: Json, causal: boolean, at: string): HeadEntry["more"] {
+  const names = ["value_norm", ...(causal ? kCopyMeasures : [])] as const;
+  const given = names.filter((name) => head[name] !== undefined);
+  return Object.fromEntries(given.map((name) => [name, check.number_of(head[name], `${at}.${name}`)]));
+}
+
 function attention_of(value: unknown, where: string, sequences: Sequence[]): Attention {
   const object = check.object_of(value, where);
   const queries = named(object.queries, `${where}.queries`, sequences),
@@ -71,7 +89,7 @@ function attention_of(value: unknown, where: string, sequences: Sequence[]): Att
       head: check.count_of(head.head, `${at}.head`),
       pattern: check.text_of(head.pattern, `${at}.pattern`),
       ...summary_of(head, at),
-      more: head.value_norm === undefined ? {} : { value_norm: check.number_of(head.value_norm, `${at}.value_norm`) },
+      more: more_of(head, object.mask === "causal", at),
       weights: check.null_or(head.weights, `${at}.weights`, (weights, place) =>
         check.matrix_of(weights, place, queries.tokens.length, keys.tokens.length),
       ),
@@ -106,11 +124,16 @@ function candidate_of(value: unknown, where: string): Candidate {
   };
 }
 
+function guess_of(value: unknown, where: string): LayerGuess {
+  return { ...candidate_of(value, where), written: check.number_of((value as Json).written, `${where}.written`) };
+}
+
 function translation_of(value: unknown, where: string): Translation {
   const object = check.object_of(value, where);
   const source_words = check.texts_of(object.source_words, `${where}.source_words`);
   const target_words = check.texts_of(object.target_words, `${where}.target_words`);
   return {
+    continues: where === "continuation",
     source_text: check.text_of(object.source_text, `${where}.source_text`),
     target_text: check.text_of(object.target_text, `${where}.target_text`),
     source_words,
@@ -122,6 +145,7 @@ function translation_of(value: unknown, where: string): Translation {
     written: check.list_of(object.written, `${where}.written`, (entry, at) => ({
       ...candidate_of(entry, at),
       candidates: check.list_of(check.object_of(entry, at).candidates, `${at}.candidates`, candidate_of),
+      layers: check.list_of(check.object_of(entry, at).layers ?? [], `${at}.layers`, guess_of),
     })),
   };
 }
@@ -138,6 +162,8 @@ export function heads_of(value: Json): Heads {
     left_out: check.null_or(value.left_out, "left_out", left_out_of) ?? { heads: [], keys: [] },
     attentions,
     sublayers: check.list_of(value.sublayers ?? [], "sublayers", (one, at) => sublayer_of(one, at, sequences)),
-    translation: check.null_or(value.translation, "translation", translation_of),
+    translation: value.continuation
+      ? translation_of(value.continuation, "continuation")
+      : check.null_or(value.translation, "translation", translation_of),
   };
 }

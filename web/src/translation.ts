@@ -60,6 +60,38 @@ function candidates(written: Written, index: number, other: Written | null): Tem
       : nothing}`;
 }
 
+// What each layer would have written in its place, the last one first.
+function guesses(written: Written): TemplateResult {
+  const rows = written.layers.map((guess, layer) => ({ guess, layer })).reverse();
+  return html`<div class="scroll" tabindex="0" role="group" aria-label="Layers">
+    <table class="candidates">
+      <thead>
+        <tr>
+          <th scope="col">layer</th>
+          <th scope="col">would write</th>
+          <td></td>
+          <th scope="col"><bdi class="token">${written.token}</bdi></th>
+          <td></td>
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          ({ guess, layer }) =>
+            html`<tr class=${guess.token === written.token ? "taken" : ""}>
+              <th scope="row">${layer}</th>
+              <td><bdi class="token">${guess.token}</bdi></td>
+              <td>${share_text(guess.probability)}</td>
+              <td>${share_text(guess.written)}</td>
+              <td class="meter-cell" aria-hidden="true">
+                <span class="meter"><i .style=${`--part:${guess.written}`}></i></span>
+              </td>
+            </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
 // What each head of the attention gave to the source while this token was written.
 function given_by_heads(
   attention: Attention,
@@ -135,7 +167,8 @@ export function translation_view(heads: Heads, translation: Translation, screen:
   const token = clamp(screen.address.token, 0, last);
   const written = translation.written[token];
   const word = target.word_of[token] ?? -1;
-  const attention = heads.attentions.find((one) => one.queries === target);
+  const { continues } = translation;
+  const attention = continues ? heads.attentions[0] : heads.attentions.find((one) => one.queries === target);
   const other = screen.other?.kind === "heads" ? screen.other : null;
   const two = other?.translation ? alignments(translation, other.translation) : null;
   const weights = two ? two.weights : translation.word_alignment;
@@ -163,8 +196,8 @@ export function translation_view(heads: Heads, translation: Translation, screen:
   const chosen_head = by_head && by_head.drawn.query >= 0 ? screen.address.head : "";
 
   const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
-    <section class="card" aria-label="The two sentences">
-      <h2>What was read, what was written</h2>
+    <section class="card" aria-label=${continues ? "The text" : "The two sentences"}>
+      <h2>${continues ? "What was read, and what came next" : "What was read, what was written"}</h2>
       ${other ? cannot([two ? two.line : "The other run is no translation.", pair?.line ?? ""]) : nothing}
       ${source_line(translation.source_words, weights?.[word], most)}
       ${target_line(target, token, screen)}
@@ -186,7 +219,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
     </section>
     <div class="split wide-first">
       <section class="card" aria-label="Alignment">
-        <h2>Which words a word came from</h2>
+        <h2>${continues ? "Which tokens a token came from" : "Which words a word came from"}</h2>
         ${words && picture
           ? html`<div class="bar-of-tools">
                 ${show_choice(screen)} ${most === undefined ? nothing : change_legend(most, screen)}
@@ -196,13 +229,24 @@ export function translation_view(heads: Heads, translation: Translation, screen:
                 ? html`<h3>The other run</h3>
                     ${framed(theirs, picture_of(theirs), "Alignment of words, of the other run")}`
                 : nothing}`
-          : html`<p class="hint">This model has no attention between the two sentences.</p>`}
+          : html`<p class="hint">
+              ${continues
+                ? "Of so many tokens it was not measured."
+                : "This model has no attention between the two sentences."}
+            </p>`}
       </section>
       <div class="pile">
         <section class="card" aria-label="Candidates">
           <h2>What else it might have written</h2>
           ${written ? candidates(written, token, their_written) : nothing}
         </section>
+        ${written && written.layers.length > 0
+          ? html`<section class="card" aria-label="Layers">
+              <h2>What each layer would have written</h2>
+              <p class="hint">Final norm and output on what the layer passes on; last, how probable what was written is.</p>
+              ${guesses(written)}
+            </section>`
+          : nothing}
         ${attention && (by_head || most_of(attention) > 0)
           ? html`<section class="card" aria-label="Heads">
               <h2>What each head looked at</h2>
@@ -252,5 +296,5 @@ export function translation_view(heads: Heads, translation: Translation, screen:
       ],
     },
   ];
-  return { body, name: `translation-${token + 1}`, tables, picture: () => picture, command: (report) => report };
+  return { body, name: `${continues ? "writing" : "translation"}-${token + 1}`, tables, picture: () => picture, command: (report) => report };
 }

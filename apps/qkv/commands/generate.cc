@@ -10,13 +10,18 @@
 #include <vector>
 
 #include "commands.h"
+#include "commands/report_file.h"
+#include "inputs/head_options.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "io/json/json_events.h"
 #include "qkv/error.h"
+#include "qkv/explain/explain_model.h"
+#include "qkv/explain/written_text.h"
 #include "qkv/models/find_model.h"
 #include "qkv/pipelines/generator.h"
 #include "signals.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {
@@ -30,8 +35,12 @@ struct GenerateRequest {
   std::optional<std::int64_t> nbest{};
   Sampling sampling{};
   bool sample = false;
+  bool explain = false;
   TextLineOptions lines{};
   GeneratorOptions options{};
+  LeftOutOptions left_out{};
+  KeptHeads keep{};
+  ReportFile report{};
 };
 
 constexpr const char* kSamplingOptions[] = {"--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed"};
@@ -114,12 +123,35 @@ void generate_lines(const GenerateRequest& request, const Generator& generator, 
   if (refused) std::rethrow_exception(refused);
 }
 
+// What each text was written from.
+void explain(GenerateRequest& request, const Generator& generator) {
+  std::vector<std::vector<std::int32_t>> prompts;
+  for (const std::string& line : request.prompts) {
+    prompts.push_back(prompt_of_line(request, generator, line, 1 + std::ssize(prompts)));
+  }
+  const auto found = generator.generate_ids(prompts, request.options);
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    std::vector<std::int32_t> ids = prompts[i];
+    ids.insert(ids.end(), found[i].front().ids.begin(), found[i].front().ids.end());
+    const auto written = [&](const LeftOut& some) {
+      return WrittenText(generator.model(), &generator.tokenizer(), ids,
+                         {.prompt = prompts[i].size(), .run = {.stop = interruption()}}, some);
+    };
+    const HeadSurvey survey =
+        reported_survey(without_left_out(request.left_out, written), {}, request.keep, request.report);
+    write_output(request.json ? to_json(survey) + "\n" : words_to_text(survey, text_style()));
+  }
+}
+
 void generate(const Command& command, GenerateRequest request) {
   for (std::string& text : request.prompts) text = text_of_option("PROMPT", text, request.lines);
   for (const std::string& text : request.options.stop_strings) {
     if (text.empty()) throw UsageError("--stop", "must not be empty");
   }
-  const Generator generator = Generator::load(find_model(request.model), request.weights);
+  const std::string folder = find_model(request.model);
+  request.keep.check(request.report, request.json);
+  request.report.check(model_files(folder));
+  const Generator generator = Generator::load(folder, request.weights);
   if (!request.ids) generator.tokenizer();  // before any work
   request.options.sampling = sampling_of(command, request, generator);
   request.options.nbest = request.nbest.value_or(1);
@@ -131,6 +163,10 @@ void generate(const Command& command, GenerateRequest request) {
   if (request.options.nbest > beams) {
     throw UsageError("--nbest", fmt::format("{} must be at most the number of beams, {}; see --beams",
                                             request.options.nbest, beams));
+  }
+  if (request.explain) {
+    explain(request, generator);
+    return request.report.write("Written behind: " + request.prompts.front(), command.line());
   }
   if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
   InputLines input(request.lines);
@@ -183,7 +219,15 @@ void add_generate(Command& program) {
        {"--ids", flag(request->ids), "Token ids in and out instead of text"},
        {"--json", flag(request->json),
         "Write one {\"texts\": [{text, ids, log_probability, score, end}]} per line, where end is end_token, "
-        "stop_string or length"}});
+        "stop_string or length"},
+       {"--explain", flag(request->explain),
+        "Show what each token was written from, what else might have been, and what each layer would have written; "
+        "with "
+        "--json one object per prompt",
+        needs("text") & excludes("--ids", "--nbest")},
+       html_option(request->report, needs("--explain"))});
+  command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
+  command.add(left_out_options(request->left_out, needs("--explain")));
   command.add(line_options(request->lines));
   command.add({weights_option(request->weights), threads_option()});
   command.on_run([&command, request] { generate(command, *request); });

@@ -14,8 +14,10 @@
 #include "qkv/explain/picture_attention.h"
 #include "qkv/explain/token_measures.h"
 #include "qkv/explain/translated_text.h"
+#include "qkv/explain/written_text.h"
 #include "qkv/files.h"
 #include "qkv/models/find_model.h"
+#include "qkv/pipelines/generator.h"
 #include "signals.h"
 #include "surroundings.h"
 
@@ -104,6 +106,15 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   return form.json ? to_json(seen, covered) + "\n" : to_text(seen, covered, form.style);
 }
 
+// The text, and the most probable token behind it.
+std::vector<std::int32_t> text_and_next(const Generator& generator, const std::string& text) {
+  std::vector<std::int32_t> ids = generator.tokenizer().encode(text).ids;
+  if (ids.empty()) throw UsageError("--text", "has no tokens; the model needs one to write behind");
+  const GeneratorOptions options{.max_new_tokens = 1, .beams = 1, .greedy = true, .stop = interruption()};
+  ids.push_back(generator.generate_ids(std::span(&ids, 1), options).front().front().ids.front());
+  return ids;
+}
+
 }  // namespace
 
 std::string explain_model(const ModelOptions& options, const ExplanationForm& form) {
@@ -118,6 +129,15 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
                                                               interruption());
                                       }),
                      options, form);
+  }
+  if (LanguageModel::is_in(options.folder)) {
+    const Generator generator = Generator::load(options.folder);
+    const std::vector<std::int32_t> ids = text_and_next(generator, options.text);
+    const auto written = [&](const LeftOut& some) {
+      return WrittenText(generator.model(), &generator.tokenizer(), ids,
+                         {.prompt = ids.size() - 1, .explain_prompt = true, .run = {.stop = interruption()}}, some);
+    };
+    return explained(without_left_out(options.left_out, written), options, form);
   }
   const std::int64_t vocab = TextEncoder::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);

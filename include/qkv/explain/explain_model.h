@@ -30,18 +30,24 @@ struct HeadSummary {
   double next = 0;      // to the token after
   double itself = 0;
   double separators = 0;  // to special tokens other than token 0
+  // Of causal attention over ids, over the queries whose token was there before: to the tokens behind those earlier
+  // copies, and to the copies. Source: Olsson et al., "In-context learning and induction heads" (2022).
+  double induction = 0;
+  double duplicate = 0;
 };
 
-// What a head does, by the means of its summary: the first of previous, next, itself, first and separators whose share
-// is at least half; alignment: between two sequences, with at most half of the largest entropy; spread: at least 0.9 of
-// it. Between two sequences positions say nothing: previous, next and itself are left out.
-enum class HeadPattern { none, previous, next, itself, first, separators, alignment, spread };
+// What a head does, by the means of its summary: the first of previous, next, itself, induction, duplicate, first and
+// separators whose share is at least half; alignment: between two sequences, with at most half of the largest entropy;
+// spread: at least 0.9 of it. Between two sequences positions say nothing: previous, next and itself are left out.
+enum class HeadPattern { none, previous, next, itself, induction, duplicate, first, separators, alignment, spread };
 QKV_API const char* name_of(HeadPattern pattern);
 QKV_API HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences);
 
 // `weights` is [queries, keys], f32 or f64, rows sum to 1; `special` has one entry per key, as Encoding has. Where
-// queries and keys are of two sequences, distance, previous, next and itself compare their positions.
-QKV_API HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special);
+// queries and keys are of two sequences, distance, previous, next and itself compare their positions. `ids`: of the
+// tokens of causal attention; none: induction and duplicate are 0.
+QKV_API HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special,
+                                   std::span<const std::int32_t> ids = {});
 
 // Of the heads of an attention with more than 64 queries or keys: of each a map; exact numbers of those kept.
 struct HeadMapsOptions {
@@ -115,6 +121,7 @@ struct HeadTrace {
   Tensor scores;  // [tokens, keys], in f64: query . key, or v . tanh(query + key)
   double scale = 1;
   Tensor bias;             // [tokens, keys], in f64, what is added to scale * scores; no elements: nothing is
+  double soft_cap = 0;     // logits = cap * tanh((scale * scores + bias) / cap); 0: off
   Tensor logits, weights;  // [tokens, keys]; a hidden key has logit -infinity
   Tensor log_sum_exp;      // [tokens], in f64, of the logits
   std::string attention;   // the name of the site
@@ -125,7 +132,7 @@ struct HeadTrace {
   Tensor value_norms;      // [tokens, keys]: weight times length of the value
   HeadSummary summary;
   std::string target;                   // the CPU target that ran
-  double logits_difference = 0;         // the largest between logits and scale * scores + bias
+  double logits_difference = 0;         // the largest between logits and scale * scores + bias, capped
   double output_difference = 0;         // the largest between output and weights x value in f64
   std::optional<AttentionPlan> cost{};  // of the call of its layer; none: as in HeadSurvey
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "qkv/api.h"
+#include "qkv/attention/mask.h"
 #include "qkv/attention/relative_table.h"
 #include "qkv/attention/score.h"
 #include "qkv/observer.h"
@@ -42,10 +43,14 @@ struct AttentionSite {
   std::string before{}, after{};  // what names its intermediates, around the number of the layer
   std::int64_t layers = 0;
   std::int64_t heads = 0;      // of a layer
+  std::int64_t kv_heads = 0;   // of its keys and values; 0: as many
   std::int64_t model_dim = 0;  // the size of a layer's inputs
   Score::Kind score = Score::Kind::scaled_dot;
   bool causal = false;                  // keys after a query are hidden
   std::optional<RelativeTable> bias{};  // added to the logits of every layer, a column for each head; borrowed
+  std::vector<double> scales{};         // of scores, one for each layer; none: the default of the score (score.h)
+  double soft_cap = 0;                  // logits = cap * tanh(scaled scores / cap); 0: off
+  std::vector<Mask> windows{};          // beside `causal`, one for each layer; none: there are none
   std::size_t queries = 0;              // the sequence that attends, by its number
   std::size_t keys = 0;                 // the one that is attended to
 
@@ -66,17 +71,27 @@ struct TokenProbability {
   std::int32_t id = 0;
   double probability = 0;
 };
+// What a layer would have written if it were the last one: its most probable token, and how probable is the one that
+// was written.
+struct LayerGuess {
+  TokenProbability best{};
+  double written = 0;
+};
 struct WrittenToken : TokenProbability {
   std::vector<TokenProbability> candidates{};  // the five most probable ones, most probable first
+  std::vector<LayerGuess> layers{};            // of a language model, one for each layer
 };
 
-// A text and what was written from it; an Explainable that has it has an outcome() too.
+// A text and what was written from it; an Explainable that has it has an outcome() too. A language model reads what it
+// wrote, so that source and target are parts of one text there.
 struct Alignment {
   std::string source_text{}, target_text{};
   TokenWords source{}, target{};
   std::vector<WrittenToken> written{};  // for each token of the target
-  std::size_t site = 0;  // the attention whose queries are the target's tokens, and whose keys are the source's
-  std::int64_t cut = 0;  // tokens at the end of the source that were not read
+  std::size_t target_sequence = 0;      // by its number
+  std::size_t site = 0;          // the attention in which query i writes token i of the target, from the source's keys
+  std::int64_t cut = 0;          // tokens at the end of the source that were not read
+  bool is_continuation = false;  // of a language model
 };
 
 // Layers and heads count from 0, as do the attentions of a model.

@@ -66,6 +66,8 @@ class QKV_API TransformerStack {
   Cache make_cache(std::int64_t batch) const;
   Cache make_cache(const Sequences& memory, int threads = 0) const;
   Tensor forward(const Sequences& x, Cache& cache, int threads = 0) const;
+  // The final norm of rows [n, model_dim]; a copy if there is none.
+  Tensor final_norm(const TensorView& rows, int threads = 0) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");

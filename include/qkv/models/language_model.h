@@ -38,7 +38,8 @@ struct LanguageModelConfig {
 };
 
 struct LanguageModelOptions {
-  int threads = 0;  // 0: threads()
+  std::span<const Mask> masks{};  // what else is hidden, one for each layer; none: nothing
+  int threads = 0;                // 0: threads()
   std::stop_token stop{};
 };
 
@@ -78,6 +79,17 @@ class QKV_API LanguageModel {
   // long. The observer receives "embeddings" (the input of the layers), then what transformer.h names.
   Tensor hidden(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
   Tensor logits(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
+
+  // What the model would write if these were its last hidden states: final norm and output of rows [n, model_dim], as
+  // the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source: nostalgebraist,
+  // "interpreting GPT: the logit lens" (2020).
+  Tensor read_out(const TensorView& rows, const LanguageModelOptions& options = {}) const;
+
+  // The backward pass from minus the log-probability of `next` behind the first tokens of a sequence, as many as
+  // `behind` (1 or more); the observer receives "layers.N.heads_gradient" (multi_head_attention.h).
+  // std::invalid_argument as above.
+  void observe_gradients(std::span<const std::int32_t> sequence, std::int64_t behind, std::int32_t next,
+                         Observer& observer) const;
 
   // What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. The
   // prompts are read here. std::invalid_argument as above, and for an empty prompt. The model must outlive it.

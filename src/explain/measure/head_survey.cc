@@ -19,18 +19,46 @@
 #include "explain/observe/require.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/explain/token_measures.h"
 
 namespace qkv {
 
-HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special) {
+namespace {
+
+// Induction and duplicate.
+HeadSummary summarize_copies(const Tensor& weights, std::span<const std::int32_t> ids) {
+  HeadSummary sum;
+  std::int64_t repeated = 0;  // queries
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const double* row = weights.data<double>() + i * ids.size();
+    bool is_repeated = false;
+    for (std::size_t j = 0; j < i; ++j) {
+      if (ids[j] != ids[i]) continue;
+      is_repeated = true;
+      sum.duplicate += row[j];
+      sum.induction += row[j + 1];
+    }
+    repeated += is_repeated ? 1 : 0;
+  }
+  for (double* part : {&sum.induction, &sum.duplicate})
+    *part /= static_cast<double>(std::max<std::int64_t>(repeated, 1));
+  return sum;
+}
+
+}  // namespace
+
+HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special,
+                           std::span<const std::int32_t> ids) {
   require(weights.rank() == 2 && weights.size(0) > 0 && weights.size(1) > 0 &&
               static_cast<std::int64_t>(special.size()) == weights.size(1),
           "weights must be [queries, keys] with a mark per key, got {} and {} marks", to_string(weights.shape()),
           special.size());
+  const std::int64_t count = weights.size(0), keys = weights.size(1);
+  require(ids.empty() || (count == keys && std::ssize(ids) == keys), "{} ids are of weights {}", ids.size(),
+          to_string(weights.shape()));
   const Tensor exact = convert(weights, Dtype::f64);
   const double* weight = exact.data<double>();
-  const std::int64_t count = weights.size(0), keys = weights.size(1);
-  HeadSummary sum;
+  HeadSummary sum = ids.empty() ? HeadSummary() : summarize_copies(exact, ids);
   for (std::int64_t i = 0; i < count; ++i) {
     for (std::int64_t j = 0; j < keys; ++j, ++weight) {
       if (*weight > 0) sum.entropy -= *weight * log(*weight);
@@ -49,19 +77,30 @@ HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8
   return sum;
 }
 
+inline namespace explaining {
+
+HeadSummary summary_of(const TensorView& weights, const Attentions& attentions, std::size_t site) {
+  const AttentionSite& own = attentions.sites[site];
+  const AttentionSequence& keys = attentions.sequences[own.keys];
+  return summarize_head(weights, keys.special, own.causal ? std::span(keys.ids) : std::span<const std::int32_t>());
+}
+
+}  // namespace explaining
+
 const char* name_of(HeadPattern pattern) {
-  constexpr const char* kNames[] = {"none", "previous", "next", "itself", "first", "separators", "alignment", "spread"};
+  constexpr const char* kNames[] = {"none",      "previous", "next",       "itself",    "induction",
+                                    "duplicate", "first",    "separators", "alignment", "spread"};
   return kNames[static_cast<std::size_t>(pattern)];
 }
 
 HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences) {
   constexpr double kShare = 0.5, kSharp = 0.5, kFlat = 0.9;
-  const std::pair<HeadPattern, double> shares[] = {{HeadPattern::previous, summary.previous},
-                                                   {HeadPattern::next, summary.next},
-                                                   {HeadPattern::itself, summary.itself},
-                                                   {HeadPattern::first, summary.first},
-                                                   {HeadPattern::separators, summary.separators}};
-  for (const auto& [pattern, share] : std::span(shares).subspan(between_two_sequences ? 3 : 0)) {
+  const std::pair<HeadPattern, double> shares[] = {
+      {HeadPattern::previous, summary.previous},    {HeadPattern::next, summary.next},
+      {HeadPattern::itself, summary.itself},        {HeadPattern::induction, summary.induction},
+      {HeadPattern::duplicate, summary.duplicate},  {HeadPattern::first, summary.first},
+      {HeadPattern::separators, summary.separators}};
+  for (const auto& [pattern, share] : std::span(shares).subspan(between_two_sequences ? 5 : 0)) {
     if (share >= kShare) return pattern;
   }
   if (between_two_sequences && summary.entropy <= kSharp * largest_entropy) return HeadPattern::alignment;
@@ -210,7 +249,7 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
     const AttentionSite& site = sites[s];
     for (std::int64_t head = 0; head < site.heads; ++head) {
       Tensor weights = part_of(seen.weights, head);
-      const HeadSummary summary = summarize_head(weights, sequences[site.keys].special);
+      const HeadSummary summary = summary_of(weights, survey.attentions, s);
       HeadSurvey::Entry& entry = survey.heads.emplace_back();
       entry.index = {layer, head, s};
       entry.summary = summary;
@@ -231,7 +270,9 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
   });
   if (words) {
     survey.word_weights = words->weights();
-    survey.word_alignment = align_words(input);
+    if (std::ranges::all_of(sequences, [](const auto& one) { return one.tokens.size() <= kMostMeasured; })) {
+      survey.word_alignment = align_words(input);
+    }
   }
   std::ranges::sort(survey.heads, {}, [](const HeadSurvey::Entry& entry) {
     return std::tuple(entry.index.site, entry.index.layer, entry.index.head);

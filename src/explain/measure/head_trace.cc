@@ -70,14 +70,16 @@ Tensor bias_of(const RelativeTable& table, std::int64_t head, std::int64_t queri
   return bias;
 }
 
-// Of the logits from scale * scores + bias.
+// Of the logits from scale * scores + bias, capped.
 double difference_of_logits(const HeadTrace& trace) {
   double largest = 0;
   for (std::int64_t i = 0; i < trace.scores.element_count(); ++i) {
     const double logit = trace.logits.data<double>()[i];
     if (logit == -HUGE_VAL) continue;  // hidden
     const double bias = trace.bias.element_count() == 0 ? 0 : trace.bias.data<double>()[i];
-    largest = larger(largest, std::abs(logit - trace.scale * trace.scores.data<double>()[i] - bias));
+    const double sum = trace.scale * trace.scores.data<double>()[i] + bias;
+    largest =
+        larger(largest, std::abs(logit - (trace.soft_cap > 0 ? trace.soft_cap * tanh(sum / trace.soft_cap) : sum)));
   }
   return largest;
 }
@@ -93,13 +95,10 @@ std::string title_of(const HeadIndex& index, const AttentionSite& site, const At
 
 inline namespace explaining {
 
-void complete(HeadTrace& trace, std::span<const std::uint8_t> special) {
-  const bool scaled = trace.score == Score::Kind::scaled_dot;
-  trace.scale = scaled ? 1 / std::sqrt(static_cast<double>(trace.query.size(1))) : 1;
+void complete(HeadTrace& trace) {
   trace.scores = trace.score == Score::Kind::additive ? sums_of_tanh(trace.query, trace.key, trace.v)
                                                       : product(trace.query, trace.key.view().transpose(0, 1));
   trace.log_sum_exp = log_sums(trace.logits);
-  trace.summary = summarize_head(trace.weights, special);
   trace.target = selected_target();
   trace.logits_difference = difference_of_logits(trace);
   trace.output_difference = largest_difference(trace.output, product(trace.weights, trace.value));
@@ -134,13 +133,19 @@ HeadTrace trace_head(const Explainable& input, const HeadIndex& index) {
     for (const auto& [wanted, tensor] : {std::pair("query", &trace.query), std::pair("key", &trace.key),
                                          std::pair("value", &trace.value), std::pair("logits", &trace.logits),
                                          std::pair("weights", &trace.weights), std::pair("heads", &trace.output)}) {
-      if (name == wanted) *tensor = part_of(value, index.head);
+      if (name == wanted) *tensor = part_of(value, index.head * value.size(1) / site.heads);  // keys may be shared
     }
   });
   if (site.bias) trace.bias = bias_of(*site.bias, index.head, trace.query.size(0), trace.key.size(0));
   trace.value_norms = value_norms(trace.weights, trace.value_lengths);
   trace.cost = plan_of_layer(attentions, index, trace.query.size(1), trace.value.size(1));
-  complete(trace, keys.special);
+  const double root = std::sqrt(static_cast<double>(trace.query.size(1)));
+  trace.scale = !site.scales.empty()                     ? site.scales[static_cast<std::size_t>(index.layer)]
+                : trace.score == Score::Kind::scaled_dot ? 1 / root
+                                                         : 1;
+  trace.soft_cap = site.soft_cap;
+  complete(trace);
+  trace.summary = summary_of(trace.weights, attentions, index.site);
   return trace;
 }
 

@@ -14,8 +14,10 @@ namespace {
 
 using Numbers = std::vector<double>;
 
+// A sequence that is read whole before anything is written.
 bool is_source(const Attentions& attentions, std::size_t sequence) {
-  return attentions.alignment && sequence == attentions.sites[attentions.alignment->site].keys;
+  const auto& alignment = attentions.alignment;
+  return alignment && !alignment->is_continuation && sequence == attentions.sites[alignment->site].keys;
 }
 
 // The queries whose weights count: the token's, or all.
@@ -115,7 +117,7 @@ const char* name_of(Measure measure) {
 }
 
 std::size_t measured_sequence(const Attentions& attentions) {
-  return attentions.sites[attentions.alignment ? attentions.alignment->site : 0].queries;
+  return attentions.alignment ? attentions.alignment->target_sequence : attentions.sites[0].queries;
 }
 
 TokenMeasures measure_token(const Explainable& input, std::int64_t token) {

@@ -278,14 +278,15 @@ Intermediates compute_intermediates(const ExplainInput& input, const std::map<st
 }
 
 AttentionPlan plan_of(const HeadsCall& call, const Mask& mask, const Bias& bias) {
-  const auto without_elements = [&](std::int64_t rows, std::int64_t size) {
-    return MutableTensorView(nullptr, call.dtype, {1, call.heads, rows, size});
+  const auto without_elements = [&](std::int64_t heads, std::int64_t rows, std::int64_t size) {
+    return MutableTensorView(nullptr, call.dtype, {1, heads, rows, size});
   };
   static std::byte nowhere{};  // optional outputs are asked for by not being empty
   const MutableTensorView planes(&nowhere, call.dtype, {1, call.heads, call.queries, call.keys});
-  return plan(without_elements(call.queries, call.head_dim), without_elements(call.keys, call.head_dim),
-              without_elements(call.keys, call.value_dim), {.mask = mask, .bias = bias},
-              {.weights = planes, .logits = planes});
+  return plan(without_elements(call.heads, call.queries, call.head_dim),
+              without_elements(call.kv_heads, call.keys, call.head_dim),
+              without_elements(call.kv_heads, call.keys, call.value_dim),
+              {.mask = mask, .bias = bias, .soft_cap = call.soft_cap}, {.weights = planes, .logits = planes});
 }
 
 std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const HeadIndex& layer, std::int64_t head_dim,
@@ -296,11 +297,14 @@ std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const H
   const std::span<const Mask> of_layers = masks.of(layer.site);
   Mask mask = of_layers.empty() ? Mask() : of_layers[static_cast<std::size_t>(layer.layer)];
   if (site.causal) mask = mask & Mask::causal(Align::top_left);
+  if (!site.windows.empty()) mask = mask & site.windows[static_cast<std::size_t>(layer.layer)];
   return plan_of({.heads = site.heads,
+                  .kv_heads = site.kv_heads > 0 ? site.kv_heads : site.heads,
                   .queries = std::ssize(attentions.sequences[site.queries].tokens),
                   .keys = std::ssize(attentions.sequences[site.keys].tokens),
                   .head_dim = head_dim,
-                  .value_dim = value_dim},
+                  .value_dim = value_dim,
+                  .soft_cap = site.soft_cap},
                  mask, site.bias ? Bias::table(*site.bias) : Bias());
 }
 

@@ -61,8 +61,9 @@ double larger(double a, double b);
 
 // What a layer of a model calls: a sequence of queries [heads, queries, head_dim] and its keys.
 struct HeadsCall {
-  std::int64_t heads = 0, queries = 0, keys = 0;
+  std::int64_t heads = 0, kv_heads = 0, queries = 0, keys = 0;
   std::int64_t head_dim = 0, value_dim = 0;
+  double soft_cap = 0;
   Dtype dtype = Dtype::f32;
 };
 
@@ -73,7 +74,10 @@ AttentionPlan plan_of(const HeadsCall& call, const Mask& mask, const Bias& bias 
 std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const HeadIndex& layer, std::int64_t head_dim,
                                            std::int64_t value_dim);
 
-// The part of a head's trace that is derived from what the kernel computed. `special` as Encoding has it, for the keys.
-void complete(HeadTrace& trace, std::span<const std::uint8_t> special);
+// The part of a head's trace that is derived from what the kernel computed, its scale and its cap.
+void complete(HeadTrace& trace);
+
+// What a head of an attention does, by its weights.
+HeadSummary summary_of(const TensorView& weights, const Attentions& attentions, std::size_t site);
 
 }  // namespace qkv::inline explaining

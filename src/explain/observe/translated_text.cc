@@ -3,52 +3,21 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "core/mathematics.h"
 #include "explain/observe/left_out_masks.h"
 #include "explain/observe/require.h"
-#include "explain/observe/token_names.h"
-#include "ops/rowwise/row_kernels.h"
+#include "explain/observe/written_tokens.h"
 #include "qkv/layers/sequences.h"
 
 namespace qkv {
 namespace {
 
-// Tokens as text, and the words that they form.
-struct Pieces {
-  Pieces(const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
-    DecodeStream stream(tokenizer);
-    bool alone = true;  // what comes next continues no word
-    for (const std::int32_t id : ids) {
-      const std::string text = stream.put(id);
-      const std::size_t begin = text.find_first_not_of(' ');
-      const bool special = tokenizer.decode(std::span(&id, 1)).empty() && text.empty();
-      const std::string shown = begin == std::string::npos ? "" : text.substr(begin);
-      const bool begins = alone || special || text.starts_with(' ');
-      const std::string instead = text.empty() ? label_of(tokenizer.token_of(id)) : kBlank;
-      tokens.push_back((begins ? "" : kPieceMark) + (shown.empty() ? instead : shown));
-      marks.push_back(special ? 1 : 0);
-      if (begins) words.words.emplace_back();
-      words.words.back() += special ? tokens.back() : shown;  // a token may be a space, or part of a character
-      words.word_of.push_back(std::ssize(words.words) - 1);
-      alone = special;
-    }
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      std::string& word = words.words[static_cast<std::size_t>(words.word_of[i])];
-      if (word.empty()) word = tokens[i];
-    }
-    if (!marks.empty() && marks.back() != 0) tokens.back() = "(end)";
-    if (marks.size() > 1 && marks.front() != 0) tokens.front() = "(start)";
-  }
-
-  std::vector<std::string> tokens;
-  std::vector<std::uint8_t> marks;  // 1 for special tokens
-  TokenWords words;
-};
+void name_ends(TokenPieces& text) {
+  if (!text.marks.empty() && text.marks.back() != 0) text.tokens.back() = "(end)";
+  if (text.marks.size() > 1 && text.marks.front() != 0) text.tokens.front() = "(start)";
+}
 
 // What begins or ends a text is no word of it.
-void leave_out_ends(Pieces& text) {
+void leave_out_ends(TokenPieces& text) {
   auto& [words, word_of] = text.words;
   if (text.marks.back() != 0) {
     words.pop_back();
@@ -95,29 +64,6 @@ AttentionSite site_of(const EncoderDecoderAttention& own) {
   return site;
 }
 
-// Of each token of the target: its probability, and those of the most probable tokens.
-std::vector<WrittenToken> written(const Tensor& logits, std::span<const std::int32_t> target,
-                                  const Tokenizer& tokenizer) {
-  constexpr std::size_t kCandidates = 5;
-  const auto vocab = static_cast<std::size_t>(logits.size(1));
-  std::vector<WrittenToken> all;
-  for (std::size_t i = 0; i < target.size(); ++i) {
-    const std::span row(logits.data<float>() + i * vocab, vocab);
-    const double sum = log_sum_exp(row);
-    const auto probability = [&](std::int32_t id) {
-      const double logit = static_cast<double>(row[static_cast<std::size_t>(id)]);
-      const std::string text = tokenizer.decode(std::span(&id, 1));
-      const bool is_seen = text.find_first_not_of(' ') != std::string::npos;
-      return TokenProbability{is_seen ? text : label_of(tokenizer.token_of(id)), id, exp(logit - sum)};
-    };
-    WrittenToken& token = all.emplace_back(probability(target[i]));
-    std::vector<TokenLogit> largest(std::min(kCandidates, vocab));
-    largest.resize(largest_logits(row, largest));
-    for (const TokenLogit& one : largest) token.candidates.push_back(probability(one.token));
-  }
-  return all;
-}
-
 Translation written_by(const Translator& translator, const std::string& text, TranslateOptions options) {
   options.split = false;  // one run of the model is explained
   return translator.translate(text, options);
@@ -146,8 +92,9 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
   std::vector<std::int32_t> read_ids = {config.start};
   read_ids.insert(read_ids.end(), batch_.target.begin(), batch_.target.end() - 1);
 
-  const Pieces read(translator.target_tokenizer(), read_ids);
-  Pieces source(translator.tokenizer(), batch_.source), target(translator.target_tokenizer(), batch_.target);
+  TokenPieces read(&translator.target_tokenizer(), read_ids), source(&translator.tokenizer(), batch_.source),
+      target(&translator.target_tokenizer(), batch_.target);
+  for (TokenPieces* one : {&read, &source, &target}) name_ends(*one);
   leave_out_ends(source);
   leave_out_ends(target);
   attentions_ = {
@@ -161,10 +108,11 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
                              .target_text = translation.text,
                              .source = source.words,
                              .target = target.words,
+                             .target_sequence = kTarget,
                              .site = aligned,
                              .cut = translation.cut},
       .left_out = std::move(left_out)};
-  attentions_.alignment->written = written(logits({}, nullptr), batch_.target, translator.target_tokenizer());
+  attentions_.alignment->written = written_tokens(logits({}, nullptr), batch_.target, &translator.target_tokenizer());
 }
 
 Tensor TranslatedText::logits(const LeftOut& more, Observer* observer) const {
@@ -180,15 +128,7 @@ Tensor TranslatedText::logits(const LeftOut& more, Observer* observer) const {
 }
 
 Outcome TranslatedText::outcome(const LeftOut& more) const {
-  const Tensor rows = logits(more, nullptr);
-  const auto vocab = static_cast<std::size_t>(rows.size(1));
-  Outcome found;
-  for (std::size_t i = 0; i < batch_.target.size(); ++i) {
-    const std::span row(rows.data<float>() + i * vocab, vocab);
-    found.log_probabilities.push_back(static_cast<double>(row[static_cast<std::size_t>(batch_.target[i])]) -
-                                      log_sum_exp(row));
-  }
-  return found;
+  return {.log_probabilities = log_probabilities(logits(more, nullptr), batch_.target)};
 }
 
 void TranslatedText::run_backward(std::int64_t written, Observer& observer) const {

@@ -15,6 +15,7 @@
 #include "explain/steps/explanation_context.h"
 #include "explain/steps/text_parts.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/explain/token_measures.h"
 
 namespace qkv {
 namespace {
@@ -42,6 +43,10 @@ Striking striking_of(const HeadSurvey& survey, const HeadSurvey::Entry& head) {
       return share(summary.itself, "the token itself");
     case HeadPattern::first:
       return share(summary.first, "the first token");
+    case HeadPattern::induction:
+      return share(summary.induction, "what is behind earlier copies of a token");
+    case HeadPattern::duplicate:
+      return share(summary.duplicate, "earlier copies of a token");
     case HeadPattern::separators:
       return share(summary.separators, "special tokens");
     case HeadPattern::alignment: {
@@ -113,14 +118,53 @@ std::vector<Line> lists(const HeadSurvey& survey, const TokenNames& sources, con
   return lines;
 }
 
+// The tokens that were written, what else might have been, and what each layer would have written.
+Section written_section(const Alignment& alignment, const TextStyle& style) {
+  Block about, table;
+  about.lines = {
+      plain("Each token with its probability, then the most probable others. Under it what each layer would have "
+            "written if it were the last one: final norm and output on what it passes on.")};
+  std::vector<std::string> tokens;
+  for (const WrittenToken& one : alignment.written) tokens.push_back(one.token);
+  const TokenNames names(tokens);
+  for (std::size_t i = 0; i < alignment.written.size(); ++i) {
+    const WrittenToken& one = alignment.written[i];
+    if (one.layers.empty()) continue;  // of the prompt
+    Line line{{names.column(static_cast<std::int64_t>(i)), Role::query},
+              {" " + fixed_text(one.probability, 3) + " ", Role::weight}};
+    for (const TokenProbability& other : one.candidates) {
+      if (other.id == one.id) continue;
+      line.push_back({"  " + printable(other.token), Role::key});
+      line.push_back({" " + fixed_text(other.probability, 3), Role::weight});
+    }
+    table.lines.push_back(std::move(line));
+    Line layers{{std::string(characters(names.column(0)), ' '), Role::none}};
+    for (std::size_t begin = 0, end = 0; begin < one.layers.size(); begin = end) {
+      while (end < one.layers.size() &&
+             (end == begin || (!style.full && one.layers[end].best.id == one.layers[begin].best.id))) {
+        ++end;
+      }
+      const std::string last = end - begin > 1 ? fmt::format("-{}", end - 1) : "";
+      layers.push_back({fmt::format(" {}{} ", begin, last), Role::none});
+      layers.push_back({printable(one.layers[begin].best.token), Role::key});
+    }
+    table.lines.push_back(std::move(layers));
+  }
+  return {0, "What else it might have written, and what each layer would have", {about, table}};
+}
+
 Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   const auto& alignment = survey.attentions.alignment;
   require(alignment.has_value(), "words are aligned where a text was written from another alone");
   const std::vector<std::string>& source_words = alignment->source.words;
   const TokenNames sources(source_words), targets(alignment->target.words);
   Block about, table;
-  about.lines = {
-      plain("Each word written, and the source words that it needs: by how much its log-probability falls when one of "
+  const bool continues = alignment->is_continuation;
+  about.lines = {plain(
+      continues
+          ? "Each token written, and the tokens that it needs: by how much its log-probability falls when one "
+            "of them is hidden from attention in all layers, as shares that sum to 1."
+          : "Each word written, and the source words that it needs: by how much its log-probability falls when one of "
             "them is hidden from encoder-decoder attention, as shares that sum to 1.")};
   bool needs_all = true;
   for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
@@ -132,10 +176,15 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   const bool few = survey.word_alignment.element_count() <= kMostBars;
   table.lines = few ? bars(survey, sources, targets)
                     : lists(survey, sources, targets, style.full ? source_words.size() : kMostWords);
+  if (survey.word_alignment.element_count() == 0) {
+    about.lines = {plain(fmt::format("The text has more than {} tokens: words are not aligned.", kMostMeasured))};
+  }
   Explanation explanation;
   explanation.title =
       printable(alignment->source_text + "  ->  " + alignment->target_text + without(survey.attentions));
-  explanation.sections = {{0, "What each word was made from", {about, table}}};
+  explanation.sections = {
+      {0, continues ? "What each token was made from" : "What each word was made from", {about, table}}};
+  if (continues) explanation.sections.push_back(written_section(*alignment, style));
   return explanation;
 }
 
@@ -185,16 +234,24 @@ Section token_lists(const Attentions& attentions) {
   return section;
 }
 
-// Of two sequences positions say nothing.
-bool is_between(const AttentionSite& site) { return site.queries != site.keys; }
+// Which columns there are: of two sequences positions say nothing, and a language model sees nothing behind a token.
+enum class Columns { itself, between, language };
 
-Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) {
+Columns columns_of(const Attentions& attentions, const AttentionSite& site) {
+  if (site.queries != site.keys) return Columns::between;
+  return attentions.alignment && attentions.alignment->is_continuation ? Columns::language : Columns::itself;
+}
+
+Line summary_line(const HeadSurvey::Entry& entry, Columns columns, double largest) {
   const HeadSummary& summary = entry.summary;
   Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
                {fmt::format(" {:>5}/{} {:>5}", fixed_text(summary.entropy, 3), fixed_text(largest, 3),
                             fixed_text(exp(summary.entropy), 1)),
                 Role::score}};
-  if (!between) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
+  const bool between = columns == Columns::between, language = columns == Columns::language;
+  if (columns == Columns::itself) {
+    line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
+  }
   const auto share = [&](std::size_t width, double value) {
     line.push_back(
         {fmt::format(" {:>{}}", fixed_text(value, 3), width), value >= kRemarkable ? Role::weight : Role::none});
@@ -202,10 +259,15 @@ Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) 
   share(6, summary.first);
   if (!between) {
     share(8, summary.previous);
-    share(6, summary.next);
+    if (!language) share(6, summary.next);
     share(6, summary.itself);
   }
-  share(10, summary.separators);
+  if (language) {
+    share(9, summary.induction);
+    share(9, summary.duplicate);
+  } else {
+    share(10, summary.separators);
+  }
   line.push_back({fmt::format(" {:>10}", fixed_text(entry.value_norm, 3)), Role::value});
   if (entry.pattern != HeadPattern::none) line.push_back({fmt::format("  {}", name_of(entry.pattern)), Role::none});
   return line;
@@ -213,16 +275,21 @@ Line summary_line(const HeadSurvey::Entry& entry, bool between, double largest) 
 
 // The heads of one attention, a line each.
 Block heads_table(const HeadSurvey& survey, std::size_t site) {
-  const bool between = is_between(survey.attentions.sites[site]);
+  const Columns columns = columns_of(survey.attentions, survey.attentions.sites[site]);
   const double largest = largest_entropy(survey.attentions, site);
   Block table;
   std::string head = fmt::format("{:>5} {:>4} {:>11} {:>5}", "layer", "head", "entropy/max", "keys");
-  if (!between) head += fmt::format(" {:>9}", "distance");
+  if (columns == Columns::itself) head += fmt::format(" {:>9}", "distance");
   head += fmt::format(" {:>6}", "first");
-  if (!between) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");
-  table.lines = {plain(head + fmt::format(" {:>10} {:>10}", "separators", "value norm"))};
+  if (columns == Columns::itself) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");
+  if (columns == Columns::language) {
+    head += fmt::format(" {:>8} {:>6} {:>9} {:>9}", "previous", "itself", "induction", "duplicate");
+  } else {
+    head += fmt::format(" {:>10}", "separators");
+  }
+  table.lines = {plain(head + fmt::format(" {:>10}", "value norm"))};
   for (const HeadSurvey::Entry& entry : survey.heads) {
-    if (entry.index.site == site) table.lines.push_back(summary_line(entry, between, largest));
+    if (entry.index.site == site) table.lines.push_back(summary_line(entry, columns, largest));
   }
   return table;
 }
@@ -236,25 +303,29 @@ constexpr const char* kSurveyLegend =
     "2020). The last column names what a head does: to what at least half of its weight goes; alignment: between two "
     "texts, with at most half of the largest entropy; spread: with at least 0.9 of it.";
 
-Section heads_of_one_sequence(const HeadSurvey& survey) {
+constexpr const char* kAboutColumns =
+    "Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next one, "
+    "the "
+    "token itself, and special tokens other than the first.";
+constexpr const char* kAboutLanguage =
+    "Then the share of the weight that goes to the first token, the previous one, the token itself; and where the "
+    "token was there before, to what is behind its earlier copies (induction, Olsson 2022), and "
+    "to the copies (duplicate).";
+
+Section heads_of_one_attention(const HeadSurvey& survey) {
+  const bool language = survey.attentions.alignment.has_value();
   const std::size_t count = survey.attentions.sequences.front().tokens.size();
   Block about;
-  about.lines = {
-      plain(fmt::format("Means over the {} tokens. {}", count, kAboutEntropy)),
-      plain("Distance in tokens. Then the share of the weight that goes to the first token, the previous one, the next "
-            "one, the token itself, and special tokens other than the first."),
-      plain(kSurveyLegend)};
+  about.lines = {plain(fmt::format("Means over the {} tokens. {}", count, kAboutEntropy)),
+                 plain(language ? kAboutLanguage : kAboutColumns), plain(kSurveyLegend)};
   return {0, "Heads (one of them in full: --layer and --head)", {about, heads_table(survey, 0)}};
 }
 
 std::vector<Section> heads_of_each_attention(const HeadSurvey& survey) {
   Block about;
-  about.lines = {
-      plain(fmt::format("Means over the queries. {} Distance in tokens. Then the share of the weight that goes to the "
-                        "first token, the previous one, the next one, the token itself, and special tokens other than "
-                        "the first. One head in full: --attention, --layer and --head.",
-                        kAboutEntropy)),
-      plain(kSurveyLegend)};
+  about.lines = {plain(fmt::format("Means over the queries. {} {} One head in full: --attention, --layer and --head.",
+                                   kAboutEntropy, kAboutColumns)),
+                 plain(kSurveyLegend)};
   std::vector<Section> sections = {{0, "Heads", {about}}};
   for (std::size_t i = 0; i < survey.attentions.sites.size(); ++i) {
     const AttentionSite& site = survey.attentions.sites[i];
@@ -296,8 +367,8 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
   if (survey.attentions.alignment) explanation = words(survey, style);
   for (Section& section : striking_heads(survey)) explanation.sections.push_back(std::move(section));
   explanation.sections.push_back(token_lists(survey.attentions));
-  if (survey.attentions.sites.size() == 1 && survey.attentions.sequences.size() == 1) {
-    explanation.sections.push_back(heads_of_one_sequence(survey));
+  if (survey.attentions.sites.size() == 1 && survey.attentions.sites[0].title.empty()) {
+    explanation.sections.push_back(heads_of_one_attention(survey));
   } else {
     for (Section& section : heads_of_each_attention(survey)) explanation.sections.push_back(std::move(section));
   }

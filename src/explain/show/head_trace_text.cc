@@ -119,6 +119,9 @@ Section weights_step(const HeadTrace& trace, const Names& names, std::int64_t to
   const std::int64_t count = trace.key.size(0), head_dim = trace.key.size(1);
   Block formulas, block;
   const bool additive = trace.score == Score::Kind::additive, biased = trace.bias.element_count() > 0;
+  const bool is_root = trace.scale == 1 / std::sqrt(static_cast<double>(head_dim));
+  const std::string capped =
+      trace.soft_cap > 0 ? fmt::format(", capped: {0} tanh(it / {0})", number_text(trace.soft_cap)) : "";
   bool hides = false;
   for (std::int64_t j = 0; j < count; ++j) {
     hides = hides || is_hidden(element(trace.logits, token, j), element(trace.scores, token, j));
@@ -127,8 +130,9 @@ Section weights_step(const HeadTrace& trace, const Names& names, std::int64_t to
       plain(fmt::format("score = {}: {} with each row of {} -> {}", additive ? "v . tanh(query + key)" : "query . key",
                         to_string(Dims{head_dim}), to_string(trace.key.shape()), to_string(Dims{count}))),
       plain((trace.score == Score::Kind::scaled_dot
-                 ? fmt::format("logit = score x {} (1/sqrt({})){}: {}", number_text(trace.scale), head_dim,
-                               biased ? " + bias of the key's relative position" : "", to_string(Dims{count}))
+                 ? fmt::format("logit = score x {}{}{}{}: {}", number_text(trace.scale),
+                               is_root ? fmt::format(" (1/sqrt({}))", head_dim) : "",
+                               biased ? " + bias of the key's relative position" : "", capped, to_string(Dims{count}))
                  : "logit = score") +
             (hides ? ", or -inf where the key is hidden" : "")),
       plain(fmt::format("weight = softmax of the logits, e^logit / (sum of all e^logit): {}, {}",
@@ -197,10 +201,10 @@ Section about_origin(const HeadTrace& trace) {
                         "(f32, target {}); only the scores before the scale are computed for show, in f64, "
                         "from its queries and keys.",
                         trace.target)),
-      plain(fmt::format("Largest differences over all tokens: logits from scale x scores{} {}, outputs from "
+      plain(fmt::format("Largest differences over all tokens: logits from scale x scores{}{} {}, outputs from "
                         "weights x values in f64 {}.",
-                        trace.bias.element_count() > 0 ? " + bias" : "", number_text(trace.logits_difference),
-                        number_text(trace.output_difference)))};
+                        trace.bias.element_count() > 0 ? " + bias" : "", trace.soft_cap > 0 ? ", capped," : "",
+                        number_text(trace.logits_difference), number_text(trace.output_difference)))};
   return {0, "Where the numbers come from", {block}};
 }
 

@@ -22,7 +22,8 @@ OrderedJson to_object(const HeadSummary& summary) {
   for (const auto& [name, value] :
        {std::pair("entropy", summary.entropy), std::pair("distance", summary.distance),
         std::pair("first", summary.first), std::pair("previous", summary.previous), std::pair("next", summary.next),
-        std::pair("itself", summary.itself), std::pair("separators", summary.separators)}) {
+        std::pair("itself", summary.itself), std::pair("separators", summary.separators),
+        std::pair("induction", summary.induction), std::pair("duplicate", summary.duplicate)}) {
     object[name] = io::json_number(value);
   }
   return object;
@@ -70,6 +71,7 @@ OrderedJson to_object(const Attentions& attentions, std::size_t index, const std
           {"caption", site.caption},
           {"layers", site.layers},
           {"heads", site.heads},
+          {"kv_heads", site.kv_heads > 0 ? site.kv_heads : site.heads},
           {"model_dim", site.model_dim},
           {"score", score_name(site.score)},
           {"queries", attentions.sequences[site.queries].name},
@@ -134,6 +136,14 @@ OrderedJson to_object(const Alignment& alignment, const HeadSurvey& survey) {
     OrderedJson one = to_object(static_cast<const TokenProbability&>(token));
     one["candidates"] = OrderedJson::array();
     for (const TokenProbability& candidate : token.candidates) one["candidates"].push_back(to_object(candidate));
+    if (alignment.is_continuation) {
+      one["layers"] = OrderedJson::array();
+      for (const LayerGuess& guess : token.layers) {
+        OrderedJson layer = to_object(guess.best);
+        layer["written"] = io::json_number(guess.written);
+        one["layers"].push_back(std::move(layer));
+      }
+    }
     object["written"].push_back(one);
   }
   return object;
@@ -175,7 +185,9 @@ std::string to_json(const HeadSurvey& survey) {
   for (const SublayerVectors& sublayer : survey.sublayers) {
     object["sublayers"].push_back(to_object(sublayer, survey.attentions));
   }
-  object["translation"] = alignment ? to_object(*alignment, survey) : OrderedJson(nullptr);
+  const bool continues = alignment && alignment->is_continuation;
+  object["translation"] = alignment && !continues ? to_object(*alignment, survey) : OrderedJson(nullptr);
+  if (continues) object["continuation"] = to_object(*alignment, survey);
   return json_text(object);
 }
 
@@ -186,6 +198,7 @@ std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
   object["model_dim"] = trace.model_dim;
   object["score"] = score_name(trace.score);
   object["scale"] = trace.scale;
+  if (trace.soft_cap > 0) object["soft_cap"] = trace.soft_cap;
   object["mask"] = name_of_mask(trace.causal);
   object["cut"] = trace.cut;
   object["tokens"] = trace.tokens;

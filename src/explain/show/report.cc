@@ -31,13 +31,13 @@ using TableNames = std::vector<std::string>;
 
 std::string heading(const std::string& text) { return html_element("h3", io::markup_text(text)) + "\n"; }
 
-constexpr std::array<const char*, 7> kMeasures = {"entropy", "distance", "first",     "previous",
-                                                  "next",    "itself",   "separators"};
+constexpr std::array<const char*, 9> kMeasures = {"entropy", "distance",   "first",     "previous", "next",
+                                                  "itself",  "separators", "induction", "duplicate"};
 
 std::string measure_cells(const HeadSummary& summary) {
   std::string cells;
   for (double value : {summary.entropy, summary.distance, summary.first, summary.previous, summary.next, summary.itself,
-                       summary.separators}) {
+                       summary.separators, summary.induction, summary.duplicate}) {
     cells += html_cell(value);
   }
   return cells;
@@ -76,6 +76,20 @@ std::string written(const Alignment& alignment) {
   return text + "</table>\n";
 }
 
+// Of a language model.
+std::string guesses(const Alignment& alignment) {
+  std::string text =
+      "<table>" + html_element("caption", "What each layer would have written, and how probable what was written is") +
+      "\n";
+  for (const WrittenToken& token : alignment.written) {
+    if (token.layers.empty()) continue;
+    std::string row = html_row_head(token.token);
+    for (const LayerGuess& one : token.layers) row += html_row_head(one.best.token) + html_cell(one.written);
+    text += html_element("tr", row) + "\n";
+  }
+  return text + "</table>\n";
+}
+
 // What a report holds as HTML tables, for those who read it without scripts.
 std::string report_tables(const Explanation& explanation) {
   const StopScope stop(explanation.stop);
@@ -105,10 +119,12 @@ std::string report_tables(const HeadSurvey& survey) {
   }
   if (alignment && survey.word_weights.element_count() > 0) {
     const TableNames &targets = alignment->target.words, &sources = alignment->source.words;
-    text += html_table("Which words each word was made from", survey.word_alignment, targets, sources);
+    const bool is_aligned = survey.word_alignment.element_count() > 0;
+    if (is_aligned) text += html_table("Which words each word was made from", survey.word_alignment, targets, sources);
     text += html_table("Which words attend to which", survey.word_weights, targets, sources);
   }
   if (alignment) text += written(*alignment);
+  if (alignment && alignment->is_continuation) text += guesses(*alignment);
   for (std::size_t s = 0; s < sites.size(); ++s) {
     const AttentionSite& site = sites[s];
     const TableNames &queries = sequences[site.queries].tokens, &keys = sequences[site.keys].tokens;

@@ -336,6 +336,7 @@ Explanation explain_heads(const ExplainInput& input) {
   explanation.target = selected_target();
   explanation.largest_difference = reference_difference(context, options);
   explanation.cost = plan_of({.heads = input.heads,
+                              .kv_heads = input.heads,
                               .queries = context.count(),
                               .keys = context.count(),
                               .head_dim = context.head_dim(),

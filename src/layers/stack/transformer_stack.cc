@@ -108,6 +108,10 @@ Tensor TransformerStack::forward(const Sequences& x, Cache& cache, int threads) 
   return norm_ ? norm_->forward(rows, {}, threads) : std::move(rows);
 }
 
+Tensor TransformerStack::final_norm(const TensorView& rows, int threads) const {
+  return norm_ ? norm_->forward(rows, {}, threads) : Tensor::copy(rows);
+}
+
 void StackCache::reorder(std::span<const std::int64_t> parents) {
   for (TransformerLayerCache& layer : layers) layer.reorder(parents);
 }

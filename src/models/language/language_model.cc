@@ -3,6 +3,7 @@
 #include "qkv/models/language_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
@@ -10,6 +11,7 @@
 #include "layers/basic/rows.h"
 #include "models/folder_tensors.h"
 #include "models/model_kinds.h"
+#include "ops/rowwise/row_kernels.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"
 
@@ -175,12 +177,48 @@ Tensor LanguageModel::hidden(Prompts sequences, const LanguageModelOptions& opti
   }
   const Tensor x = embed(rows.ids, rows.positions), offsets = offsets_of(rows.lengths);
   if (observer != nullptr) observer->receive("embeddings", x);
-  return layers_.forward({x, offsets}, {.mask = Mask::causal(), .threads = options.threads}, observer);
+  return layers_.run({{x, offsets}, {.mask = Mask::causal(), .threads = options.threads}}, observer,
+                     {.self = options.masks});
 }
 
 Tensor LanguageModel::logits(Prompts sequences, const LanguageModelOptions& options, Observer* observer) const {
   const StopScope stop(options.stop);
   return project(hidden(sequences, options, observer), options.threads);
+}
+
+Tensor LanguageModel::read_out(const TensorView& rows, const LanguageModelOptions& options) const {
+  const StopScope stop(options.stop);
+  return project(layers_.final_norm(rows, options.threads), options.threads);
+}
+
+void LanguageModel::observe_gradients(std::span<const std::int32_t> sequence, std::int64_t behind, std::int32_t next,
+                                      Observer& observer) const {
+  TokenRows rows;
+  check_length(std::ssize(sequence), config_);
+  refuse_unless(behind > 0 && behind <= std::ssize(sequence), "language_model",
+                "nothing is written behind {} of {} tokens", behind, sequence.size());
+  refuse_unless(next >= 0 && next < config_.vocab, "language_model", "id {} is not one of {}", next, config_.vocab);
+  rows.add(sequence, 0);
+  const Tensor x = embed(rows.ids, rows.positions), offsets = offsets_of(rows.lengths);
+  const MultiHeadAttentionOptions options{.mask = Mask::causal()};
+  EncoderSaved saved;
+  const Tensor hidden = layers_.forward({x, offsets}, options, {}, saved);
+  const TensorView row = hidden.view().slice(0, behind - 1, behind);
+  const Tensor logits = project(row, 0);
+  const std::span<const float> own(logits.data<float>(), static_cast<std::size_t>(config_.vocab));
+  const double sum = log_sum_exp(own);
+  Tensor grad_logits = Tensor::uninitialized(logits.shape());
+  for (std::size_t id = 0; id < own.size(); ++id) {
+    const auto logit = static_cast<double>(own[id]);
+    const double share = logit / config_.soft_cap, slope = config_.soft_cap > 0 ? 1 - share * share : 1;
+    const double wanted = std::cmp_equal(id, next) ? 1 : 0;
+    grad_logits.data<float>()[id] = static_cast<float>((exp(logit - sum) - wanted) * slope);
+  }
+  Tensor storage, grad = Tensor::zeros(hidden.shape());
+  const PackedMatrix table = output_ ? output_->pack_for_backward(0) : PackedMatrix(embeddings_.table(storage));
+  matmul(grad_logits, table, grad.view().slice(0, behind - 1, behind));
+  // Changes nothing: only training wants gradients of parameters.
+  const_cast<Encoder&>(layers_).backward({x, offsets}, options, {}, saved, grad, &observer);
 }
 
 // The prompts, and what generate() adds to them.
