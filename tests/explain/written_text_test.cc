@@ -11,8 +11,8 @@
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/report.h"
 #include "qkv/explain/token_measures.h"
-#include "qkv/pipelines/generator.h"
 #include "qkv/files.h"
+#include "qkv/pipelines/generator.h"
 
 namespace qkv {
 namespace {
@@ -185,8 +185,7 @@ TEST(ExplainWriting, TokensAndWordsAreThoseOfTheText) {
     tokens.push_back((begins ? "" : "##") + (own == "\n" ? "\\n" : own.substr(own[0] == ' ' ? 1 : 0)));
   }
   EXPECT_EQ(all.alignment->source.words, Strings(tokens.begin(), tokens.end() - 1));
-  EXPECT_EQ(all.alignment->target.words,
-            Strings(tokens.begin() + static_cast<std::ptrdiff_t>(prompt), tokens.end()));
+  EXPECT_EQ(all.alignment->target.words, Strings(tokens.begin() + static_cast<std::ptrdiff_t>(prompt), tokens.end()));
   EXPECT_EQ(all.sequences[0].tokens.size(), ids.size() - 1);
   EXPECT_EQ(all.alignment->target.word_of[prompt - 2], -1);
   EXPECT_EQ(all.alignment->target.word_of[prompt - 1], 0);
