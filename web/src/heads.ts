@@ -67,6 +67,11 @@ const measures_of = (attention: Attention): HeadMeasure[] => [
   ...kMore.filter((one) => attention.all.every((head) => head.more[one] !== undefined)),
 ];
 
+// A language model reads what it wrote, too.
+function text_read({ translation }: Heads): string {
+  return translation ? translation.source_text + (translation.continues ? translation.target_text : "") : "";
+}
+
 const id_of = (head: HeadEntry): string => `${head.layer}.${head.head}`;
 
 // Entropy and distance first the smallest, shares first the largest; the others, and changes, by size, whatever the sign.
@@ -289,6 +294,6 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
     ],
     picture: () => large?.picture ?? null,
     command: (report) =>
-      command_with(report, ` ${head_options(heads, attention, head).join(" ")}`, heads.translation?.source_text ?? ""),
+      command_with(report, ` ${head_options(heads, attention, head).join(" ")}`, text_read(heads)),
   };
 }

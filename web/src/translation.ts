@@ -79,7 +79,7 @@ function guesses(written: Written): TemplateResult {
           ({ guess, layer }) =>
             html`<tr class=${guess.token === written.token ? "taken" : ""}>
               <th scope="row">${layer}</th>
-              <td><bdi class="token">${guess.token}</bdi></td>
+              <td class="said"><bdi class="token">${guess.token}</bdi></td>
               <td>${share_text(guess.probability)}</td>
               <td>${share_text(guess.written)}</td>
               <td class="meter-cell" aria-hidden="true">

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { faults_of } from "./axe.mjs";
 import { data_of, focused, hash_of, open, report_of, tab_to } from "./browser.mjs";
+import { native, writing } from "./program.mjs";
 
 // An encoder alone: the first attention of a translation, under its own name.
 function encoder() {
@@ -26,6 +27,8 @@ const kViews = [
   ["translation", "#view=heads&show=row&token=1&sort=entropy"],
   ["translation", "#view=heads&attention=encoder&token=5&also=6"],
   ["translation", "#view=model&cell=encoder.layers.0.output"],
+  ["writing", "#view=translation&token=3"],
+  ["writing", "#view=heads&head=1.1&sort=induction"],
   ["no_weights", "#view=heads"],
   ["head", ""],
   ["token", ""],
@@ -36,7 +39,9 @@ const kViews = [
   ["all", "#of=0&view=heads"],
 ];
 const report_for = (name) =>
-  name === "all"
+  name === "writing"
+    ? report_of(native(...writing))
+    : name === "all"
     ? report_of(...["translation", "steps"].map(data_of))
     : report_of(name === "encoder" ? encoder() : data_of(name));
 

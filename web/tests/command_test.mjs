@@ -17,6 +17,7 @@ writeFileSync(join(folder, "array.csv"), Array.from({ length: 70 }, (_, i) => `$
 writeFileSync(join(folder, "scores.csv"), "2,4,4\n4,16,12\n4,12,10\n");
 writeFileSync(join(folder, "run.json"), in_terminal("explain --text Danke --json --weights").stdout);
 const kText = `"Don't cry"`; // quotes that a shell takes away
+const kDecoder = `--model ${root}tests/golden/language/gpt2`;
 const kReports = [
   ["explain --score scaled-dot --html r.html", ["", "step=5&query=1"], "steps"],
   [`explain --text '${kText.replaceAll("'", "'\\''")}' --html r.html`, ["view=translation&token=1", "view=model"], "heads"],
@@ -29,6 +30,8 @@ const kReports = [
   ["explain --text Thanks --compare run.json --html r.html", ["view=model", "view=translation"], "heads"],
   ["explain --text Thanks --without-head encoder.0.1 --html r.html", ["view=heads&attention=encoder&head=1.1"], "head"],
   ["explain --text Thanks --token 0 --html r.html", [""], "token"],
+  [`generate ${kDecoder} --explain --max-new-tokens 3 'The cat' --html r.html`, ["view=translation"], "heads"],
+  [`generate ${kDecoder} --explain --max-new-tokens 3 'The cat' --html r.html`, ["view=heads&head=1.1"], "head"],
   ["explain --substitute scores=scores.csv --mask '[[1,1,0]]' --html r.html", ["step=6"], "steps"],
   ["attend --query array.csv --key array.csv --value array.csv --html r.html --out out.npy", [""], null],
 ];
