@@ -6,8 +6,10 @@ import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy
 
 from . import _qkv
 from .options import Weights
@@ -23,6 +25,8 @@ class GeneratedText:
     log_probability: float  #: natural logarithm, the sum over the tokens
     score: float  #: log_probability / length^length_penalty
     end: str  #: "end_token", "stop_string" or "length"
+    #: of each head asked for [written, prompt + written - 1]: row i is what the pass that wrote token i attended to
+    weights: list[numpy.ndarray[Any, Any]] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text
@@ -69,6 +73,7 @@ class Generator:
         nbest: int = 1,
         stop_strings: str | Iterable[str] = (),
         chunk: int = 0,
+        heads: Iterable[tuple[int, int]] = (),
         threads: int | None = None,
     ) -> Any:
         """What is written behind a prompt, or a list of it for several; with nbest above 1 a list for each prompt.
@@ -76,7 +81,8 @@ class Generator:
         Prompts are texts, or lists of ids. What is not given is as the folder says. max_length counts the prompt's
         tokens, max_new_tokens does not. One of temperature, top_k, top_p, min_p and seed: tokens are drawn; greedy:
         they are not, whatever the folder says. A text ends in front of the first of stop_strings. chunk: tokens of a
-        prompt that are read at once, which changes no bit; 0: all.
+        prompt that are read at once, which changes no bit; 0: all. heads: pairs (layer, head), from 0, whose weights
+        the results have, as they were in the passes that wrote.
 
         ValueError for a prompt without tokens or with too many, and for options that do not fit.
         """
@@ -94,6 +100,7 @@ class Generator:
             "length_penalty": length_penalty,
             "nbest": nbest,
             "chunk": chunk,
+            "heads": list(heads) or None,
             "threads": self.threads if threads is None else threads,
         }
         stops = _list_of(stop_strings)

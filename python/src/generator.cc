@@ -15,6 +15,19 @@
 namespace qkv::python {
 namespace {
 
+std::vector<LayerHead> take_heads(const TensorView& given) {
+  if (given.element_count() == 0) return {};
+  if (given.rank() != 2 || given.size(1) != 2) {
+    throw std::invalid_argument("generate: heads must be pairs (layer, head), got " + to_string(given.shape()));
+  }
+  const Tensor pairs = convert(given, Dtype::i64);
+  std::vector<LayerHead> heads;
+  for (std::int64_t i = 0; i < pairs.size(0); ++i) {
+    heads.push_back({pairs.data<std::int64_t>()[2 * i], pairs.data<std::int64_t>()[2 * i + 1]});
+  }
+  return heads;
+}
+
 // Sampling begins as the folder has it.
 GeneratorOptions take_generator_options(const Generator& generator, const nb::kwargs& given) {
   GeneratorOptions options;
@@ -35,6 +48,9 @@ GeneratorOptions take_generator_options(const Generator& generator, const nb::kw
   keywords.read("length_penalty", options.length_penalty);
   keywords.read("nbest", options.nbest);
   keywords.read("chunk", options.chunk);
+  TensorView heads;
+  keywords.read_integers("heads", heads);
+  if (heads) options.heads = take_heads(heads);
   keywords.read_threads(options.threads);
   keywords.finish();
   if (temperature || top_k || top_p || min_p || seed) {
@@ -58,13 +74,15 @@ nb::list texts_of(const Find& find) {
   std::vector<std::vector<GeneratedText>> found;
   run_released(kLongOperations, [&] { found = find(); });
   nb::list results;
-  for (const auto& best : found) {
+  for (auto& best : found) {
     nb::list list;
-    for (const GeneratedText& each : best) {
+    for (GeneratedText& each : best) {
       nb::list ids;
       for (const std::int64_t id : each.ids) ids.append(nb::int_(id));
+      nb::list weights;
+      for (Tensor& rows : each.weights) weights.append(give_array(std::move(rows), Kind::numpy));
       list.append(dict_of("text", each.text, "ids", ids, "log_probability", each.log_probability, "score", each.score,
-                          "end", name_of(each.end)));
+                          "end", name_of(each.end), "weights", weights));
     }
     results.append(list);
   }

@@ -50,6 +50,35 @@ std::vector<PromptBatch> batches_of(LanguageModel::Prompts prompts, const std::v
   return batches;
 }
 
+// The rows of weights of some heads, for each prompt.
+class KeptWeights {
+ public:
+  KeptWeights(std::size_t heads, std::size_t prompts)
+      : rows_(prompts, std::vector<std::vector<std::vector<float>>>(heads)) {}
+
+  auto adder() {
+    return [this](std::size_t prompt, std::size_t head, std::span<const float> weights) {
+      rows_[prompt][head].emplace_back(weights.begin(), weights.end());
+    };
+  }
+  // [rows, keys of the last one] of each head.
+  std::vector<Tensor> take(std::size_t prompt) const {
+    std::vector<Tensor> all;
+    for (const auto& rows : rows_[prompt]) {
+      Tensor& own = all.emplace_back(Tensor::zeros({std::ssize(rows), std::ssize(rows.back())}));
+      float* to = own.data<float>();
+      for (const std::vector<float>& row : rows) {
+        std::ranges::copy(row, to);
+        to += own.size(1);
+      }
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::vector<std::vector<std::vector<float>>>> rows_;
+};
+
 }  // namespace
 
 // The text behind a prompt, token by token. What may be the beginning of a stop string is held back.
@@ -171,6 +200,8 @@ std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::P
   if (!stop_strings.empty()) tokenizer();
   refuse_unless(search.beams == 1 || (stop_strings.empty() && !options.on_text), "generate",
                 "stop strings and on_text need 1 beam, not {}", search.beams);
+  refuse_unless(search.beams == 1 || options.heads.empty(), "generate", "weights of heads need 1 beam, not {}",
+                search.beams);
   std::vector<Room> rooms;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     const std::int64_t length = std::ssize(prompts[i]);
@@ -207,7 +238,9 @@ std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::P
         return !writers[i].is_stopped();
       };
     }
-    const auto next = model_.next_tokens(own, {.chunk = options.chunk, .threads = options.threads});
+    KeptWeights kept(options.heads.size(), own.size());
+    const auto next = model_.next_tokens(
+        own, {.chunk = options.chunk, .heads = options.heads, .on_weights = kept.adder(), .threads = options.threads});
     auto found = qkv::generate(*next, own, search, streams);
     for (std::size_t i = 0; i < found.size(); ++i) {
       for (Hypothesis& one : found[i]) {
@@ -224,7 +257,8 @@ std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::P
                                              .ids = std::move(one.tokens),
                                              .log_probability = one.log_probability,
                                              .score = one.score,
-                                             .end = end});
+                                             .end = end,
+                                             .weights = kept.take(i)});
       }
     }
   }

@@ -104,6 +104,48 @@ TEST(LanguageModel, ChunksCompanyAndThreadsChangeNoBit) {
   }
 }
 
+// Rows of weights while tokens are read one by one, of prompts in company and in chunks, beside output_attentions
+// (golden/language/explain.py); and the same bits of logits as without.
+TEST(LanguageModel, WeightsOfHeadsAreThoseOfTransformersAndChangeNoBit) {
+  for (const std::string name : {"gpt2", "llama", "mistral", "qwen3", "gpt_neox", "gemma2"}) {
+    SCOPED_TRACE(name);
+    const LanguageModel model = LanguageModel::load(folder_of(name));
+    const auto golden = golden_tensors("language/" + name + "_explain.safetensors");
+    const std::vector<std::int32_t> ids = integers(golden.at("ids"));
+    const TensorView wanted = golden.at("attentions");
+    const std::vector<LayerHead> heads{{1, 1}, {0, 1}, {1, 0}};
+    constexpr std::size_t kPrompt = 5;
+    const Sequences prompts{{7, 7, 7}, std::vector(ids.begin(), ids.begin() + kPrompt)};
+    for (const std::int64_t chunk : {0, 2}) {
+      std::vector<std::vector<std::vector<float>>> rows(heads.size());
+      PromptOptions options{.chunk = chunk, .heads = heads};
+      options.on_weights = [&](std::size_t prompt, std::size_t head, std::span<const float> weights) {
+        if (prompt == 1) rows[head].emplace_back(weights.begin(), weights.end());
+      };
+      const auto next = model.next_tokens(prompts, options), plain = model.next_tokens(prompts, {.chunk = chunk});
+      const auto step = [&](const std::vector<std::int64_t>& parents, std::int32_t token) {
+        const std::vector<std::int32_t> tokens(parents.size(), token);
+        const Tensor logits = Tensor::copy(next->step(parents, tokens));
+        EXPECT_TRUE(same_bits(logits, Tensor::copy(plain->step(parents, tokens))));
+      };
+      step({1, 0}, 0);
+      for (std::size_t i = kPrompt; i < 8; ++i) step({0, 1}, ids[i]);
+      for (std::size_t i = 8; i < 12; ++i) step({0}, ids[i]);
+      for (std::size_t h = 0; h < heads.size(); ++h) {
+        ASSERT_EQ(rows[h].size(), 13 - kPrompt);
+        for (std::size_t i = 0; i < rows[h].size(); ++i) {
+          const auto query = static_cast<std::int64_t>(kPrompt - 1 + i);
+          ASSERT_EQ(std::ssize(rows[h][i]), query + 1);
+          for (std::int64_t j = 0; j <= query; ++j) {
+            EXPECT_NEAR(rows[h][i][static_cast<std::size_t>(j)],
+                        wanted.at<float>({heads[h].layer, heads[h].head, query, j}), 1e-5);
+          }
+        }
+      }
+    }
+  }
+}
+
 // Fewer bits change little: of logits that are about 1.
 TEST(LanguageModel, StoragesAreNearTheFullOne) {
   for (const std::string name : {"gpt2", "llama", "gemma3"}) {
@@ -130,6 +172,8 @@ TEST(LanguageModel, CallsThatDoNotFitAreRefused) {
   full->step(std::vector<std::int64_t>{0}, std::vector<std::int32_t>{0});
   EXPECT_EQ(refused([&] { full->step(std::vector<std::int64_t>{0}, std::vector<std::int32_t>{0}); }),
             "language_model: a sequence has 257 tokens; the model reads at most 256");
+  EXPECT_EQ(refused([&] { model.next_tokens(Sequences{{1}}, {.heads = {{0, 1}, {3, 0}}}); }),
+            "language_model: there is no head 3.0; the layers are 0 to 2, the heads 0 to 1");
   EXPECT_EQ(model.logits({}).shape(), (Dims{0, 300}));
 }
 

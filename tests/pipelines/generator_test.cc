@@ -174,5 +174,48 @@ TEST(Generator, WhatDoesNotFitIsRefused) {
             "generate: the model's logits are not finite: no token can be chosen");
 }
 
+// Rows are those of one pass over prompt and text (explain/written_text_test.cc has it beside transformers), and end
+// with the text; asking changes no bit.
+TEST(Generator, WeightsAreOfThePassesThatWrote) {
+  const Generator generator = Generator::load(language_folder("llama"));
+  const std::vector<Ids> prompts{{3, 1, 4, 1, 5}, {9, 2}, {6, 5, 3}};
+  const GeneratorOptions plain{.max_new_tokens = 12};
+  GeneratorOptions asked = plain;
+  asked.heads = {{1, 3}, {0, 0}};
+  EXPECT_EQ(written(generator, prompts, asked), written(generator, prompts, plain));
+  const auto found = generator.generate_ids(prompts, asked);
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    const GeneratedText& text = found[p].front();
+    Ids ids = prompts[p];
+    ids.insert(ids.end(), text.ids.begin(), text.ids.end() - 1);
+    std::map<std::string, Tensor> seen;
+    struct Keeper : Observer {
+      explicit Keeper(std::map<std::string, Tensor>& all) : tensors(all) {}
+      void receive(std::string_view name, const TensorView& value) override {
+        tensors[std::string(name)] = Tensor::copy(value);
+      }
+      std::map<std::string, Tensor>& tensors;
+    } keeper(seen);
+    generator.model().hidden(std::span(&ids, 1), {}, &keeper);
+    ASSERT_EQ(text.weights.size(), 2u);
+    for (std::size_t h = 0; h < 2; ++h) {
+      const auto [layer, head] = asked.heads[h];
+      const Tensor& whole = seen.at("layers." + std::to_string(layer) + ".weights");
+      const auto before = std::ssize(prompts[p]);
+      ASSERT_EQ(text.weights[h].shape(), (Dims{std::ssize(text.ids), before + std::ssize(text.ids) - 1}));
+      for (std::int64_t i = 0; i < text.weights[h].size(0); ++i) {
+        for (std::int64_t j = 0; j < text.weights[h].size(1); ++j) {
+          const float wanted = j < before + i ? whole.view().at<float>({before - 1 + i, head, j}) : 0;
+          EXPECT_NEAR(text.weights[h].view().at<float>({i, j}), wanted, 1e-6);
+        }
+      }
+    }
+  }
+  GeneratorOptions beams = asked;
+  beams.beams = 2;
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { generator.generate_ids(prompts, beams); }),
+            "generate: weights of heads need 1 beam, not 2");
+}
+
 }  // namespace
 }  // namespace qkv::test

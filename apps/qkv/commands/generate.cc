@@ -11,6 +11,7 @@
 
 #include "commands.h"
 #include "commands/report_file.h"
+#include "explain/show/json_object.h"
 #include "inputs/head_options.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
@@ -36,6 +37,7 @@ struct GenerateRequest {
   Sampling sampling{};
   bool sample = false;
   bool explain = false;
+  std::vector<std::string> heads{};
   TextLineOptions lines{};
   GeneratorOptions options{};
   LeftOutOptions left_out{};
@@ -87,6 +89,12 @@ void write(const GenerateRequest& request, std::int64_t number, const std::vecto
       entry["log_probability"] = io::json_number(one.log_probability);
       entry["score"] = io::json_number(one.score);
       entry["end"] = name_of(one.end);
+      for (std::size_t i = 0; i < one.weights.size(); ++i) {
+        const auto& [layer, head] = request.options.heads[i];
+        entry["weights"].push_back({{"layer", layer},
+                                    {"head", head},
+                                    {"rows", json_numbers(convert(one.weights[i], Dtype::f64), Dtype::f32)}});
+      }
       line["texts"].push_back(std::move(entry));
     }
     return write_output(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
@@ -156,10 +164,17 @@ void generate(const Command& command, GenerateRequest request) {
   request.options.sampling = sampling_of(command, request, generator);
   request.options.nbest = request.nbest.value_or(1);
   request.options.stop = interruption();
+  const std::vector<TransformerLayerConfig>& layers = generator.model().config().layers;
+  const Attentions all{.sites = {{.name = "attention", .layers = std::ssize(layers), .heads = layers.front().heads}}};
+  for (const std::string& text : request.heads) {
+    const HeadIndex head = head_at("--heads", text, all);
+    request.options.heads.push_back({head.layer, head.head});
+  }
   const std::int64_t beams = generator.beams(request.options);
   const bool samples = request.options.sampling || (generator.sampling() && !request.options.greedy);
   if (samples && beams > 1) throw UsageError("--beams", "must be 1 where tokens are sampled; see --greedy");
   if (beams > 1 && !request.options.stop_strings.empty()) throw UsageError("--stop", "goes with --beams 1 alone");
+  if (beams > 1 && !request.heads.empty()) throw UsageError("--heads", "goes with --beams 1 alone");
   if (request.options.nbest > beams) {
     throw UsageError("--nbest", fmt::format("{} must be at most the number of beams, {}; see --beams",
                                             request.options.nbest, beams));
@@ -220,6 +235,10 @@ void add_generate(Command& program) {
        {"--json", flag(request->json),
         "Write one {\"texts\": [{text, ids, log_probability, score, end}]} per line, where end is end_token, "
         "stop_string or length"},
+       {"--heads",
+        {.target = &request->heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
+        "With --json: also the weights of this head, layer and head from 0, in the passes that wrote; may be repeated",
+        repeated() & needs("--json") & excludes("--explain", "--nbest")},
        {"--explain", flag(request->explain),
         "Show what each token was written from, what else might have been, and what each layer would have written; "
         "with "

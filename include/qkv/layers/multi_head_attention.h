@@ -121,6 +121,12 @@ struct HeadGradients;
 struct HeadLayout;
 struct HeadWeights;
 
+// What attention to a cache gives besides: the weights of the last query of each sequence that has any.
+struct LastWeights {
+  std::vector<std::int64_t> heads{};  // wanted; none: nothing is computed
+  Tensor weights{};                   // [sequences with queries x heads, keys of the longest], 0 where there is no key
+};
+
 // Safe for concurrent forward(); only update() and backward() modify it.
 class QKV_API MultiHeadAttention {
  public:
@@ -140,11 +146,11 @@ class QKV_API MultiHeadAttention {
   // For generating: the projected keys and values of the tokens so far are kept (key_value_cache.h).
   //   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
   // Queries have the last cached positions, as key_value_cache.h says.
-  // With a cache there are no dropout, no weights (of the options), no bias_kv and no zero_attention.
+  // With a cache there are no dropout, no weights (of the options: but `last`), no bias_kv and no zero_attention.
   KeyValueCache make_cache(std::int64_t batch) const;
   void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
-  Tensor forward(const Sequences& query, const KeyValueCache& cache,
-                 const MultiHeadAttentionOptions& options = {}) const;
+  Tensor forward(const Sequences& query, const KeyValueCache& cache, const MultiHeadAttentionOptions& options = {},
+                 LastWeights* last = nullptr) const;
 
   // The same as forward, for training.
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,

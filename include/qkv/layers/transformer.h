@@ -65,7 +65,8 @@ class QKV_API TransformerStack {
                       const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);
   Cache make_cache(std::int64_t batch) const;
   Cache make_cache(const Sequences& memory, int threads = 0) const;
-  Tensor forward(const Sequences& x, Cache& cache, int threads = 0) const;
+  // `last`: of each layer; none: nothing.
+  Tensor forward(const Sequences& x, Cache& cache, int threads = 0, std::span<LastWeights> last = {}) const;
   // The final norm of rows [n, model_dim]; a copy if there is none.
   Tensor final_norm(const TensorView& rows, int threads = 0) const;
 

@@ -119,10 +119,10 @@ class QKV_API TransformerLayer {
 
   // For generating: the memory's keys and values are projected once; x, the new tokens of each sequence, follows the
   // tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens; bit for
-  // bit, if each sequence has two new tokens or more each time.
+  // bit, if each sequence has two new tokens or more each time. `last`: of self-attention (multi_head_attention.h).
   Cache make_cache(std::int64_t batch) const;                        // without memory
   Cache make_cache(const Sequences& memory, int threads = 0) const;  // with it
-  Tensor forward(const Sequences& x, Cache& cache, int threads = 0) const;
+  Tensor forward(const Sequences& x, Cache& cache, int threads = 0, LastWeights* last = nullptr) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");

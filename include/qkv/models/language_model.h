@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,11 +44,20 @@ struct LanguageModelOptions {
   std::stop_token stop{};
 };
 
+struct LayerHead {
+  std::int64_t layer = 0, head = 0;  // from 0
+  bool operator==(const LayerHead&) const = default;
+};
+
 // How prompts are read. The bits of what follows do not depend on it.
 struct PromptOptions {
   // Tokens of each prompt that are read at once, so that a long one takes less memory; at least 2, and a single one
   // that would be left over goes with those before it. 0: all.
   std::int64_t chunk = 0;
+  // Called for each of these heads by the pass that reads a prompt's last token, or one that was written behind it:
+  // what this token attends to, itself the last. Prompt: of which the row is; head: by its number in the list.
+  std::vector<LayerHead> heads{};
+  std::function<void(std::size_t prompt, std::size_t head, std::span<const float> weights)> on_weights{};
   int threads = 0;  // 0: threads()
   std::stop_token stop{};
 };
@@ -92,7 +102,8 @@ class QKV_API LanguageModel {
                          Observer& observer) const;
 
   // What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. The
-  // prompts are read here. std::invalid_argument as above, and for an empty prompt. The model must outlive it.
+  // prompts are read here. std::invalid_argument as above, for an empty prompt, and for heads that are not there. The
+  // model must outlive it.
   std::unique_ptr<NextTokens> next_tokens(Prompts prompts, const PromptOptions& options = {}) const;
 
   const LanguageModelConfig& config() const { return config_; }

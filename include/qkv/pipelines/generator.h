@@ -38,7 +38,8 @@ struct GeneratorOptions {
   // Called on the calling thread as texts grow, with what is new of the text behind a prompt: what it gives, one after
   // the other, is the text. Beams must be 1.
   std::function<void(std::size_t prompt, std::string_view text)> on_text{};
-  int threads = 0;  // 0: threads()
+  std::vector<LayerHead> heads{};  // whose weights are kept; beams must be 1
+  int threads = 0;                 // 0: threads()
   std::stop_token stop{};
 };
 
@@ -49,6 +50,9 @@ struct GeneratedText {
   std::vector<std::int32_t> ids{};        // all that was written, what ended it and stop strings included
   double log_probability = 0, score = 0;  // as in generate.h
   EndOfText end = EndOfText::length;
+  // Of each of the heads [written, prompt + written - 1], f32: row i is what the pass that wrote token i attended to,
+  // 0 behind its own token.
+  std::vector<Tensor> weights{};
 };
 
 // Immutable after construction: any number of threads may call the others.

@@ -46,6 +46,17 @@ std::vector<std::int64_t> cached_lengths(const KeyValueCache& cache) {
   return lengths;
 }
 
+// (sequence, head, query) of the last query of each sequence that has one.
+Tensor last_rows(const Sequences& query, std::span<const std::int64_t> heads) {
+  const std::vector<std::int64_t> lengths = sequence_lengths(query);
+  std::vector<std::int64_t> rows;
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    if (lengths[b] == 0) continue;
+    for (const std::int64_t head : heads) rows.insert(rows.end(), {static_cast<std::int64_t>(b), head, lengths[b] - 1});
+  }
+  return Tensor::of<std::int64_t>({std::ssize(rows) / 3, 3}, rows);
+}
+
 constexpr const char* kNorms[] = {"q_norm.", "k_norm."};
 
 struct InputRows {
@@ -310,10 +321,10 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
 }
 
 Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& cache,
-                                   const MultiHeadAttentionOptions& options) const {
+                                   const MultiHeadAttentionOptions& options, LastWeights* last) const {
   const StopScope stop(options.stop);
   if (options.weights || options.mean_weights) {
-    refuse("multi_head_attention", "a cache gives no weights; call forward with the memory");
+    refuse("multi_head_attention", "a cache gives weights of the last queries alone; call forward with the memory");
   }
   const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
   Tensor projected = project(0, rows.view(), options.threads);
@@ -324,7 +335,15 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
     for (std::size_t b = 0; b < std::min(starts.size(), lengths.size()); ++b) starts[b] -= lengths[b];
     rotate(query, config_.heads, projected, 1, options.threads, starts);
   }
-  Tensor merged = Tensor::uninitialized(projected.shape(), projected.dtype());
+  Tensor merged = Tensor::uninitialized(projected.shape(), projected.dtype()), rows_wanted;
+  AttentionExtras extras;
+  if (last != nullptr && !last->heads.empty()) {
+    rows_wanted = last_rows(query, last->heads);
+    const std::vector<std::int64_t> lengths = cached_lengths(cache);
+    const std::int64_t keys = *std::ranges::max_element(lengths);
+    last->weights = Tensor::uninitialized({rows_wanted.size(0), keys}, projected.dtype());
+    extras = {.rows = rows_wanted, .row_weights = last->weights};
+  }
   attention(split_heads(projected.view(), query, config_.heads), cache,
             split_heads(merged.view(), query, config_.heads),
             {.mask = mask_of(options),
@@ -334,7 +353,8 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
              .empty_rows = options.empty_rows,
              .offsets_query = query.offsets,
              .threads = options.threads,
-             .stop = options.stop});
+             .stop = options.stop},
+            extras);
   Tensor out = Tensor::uninitialized(with_last(query.rows.shape(), config_.out_dim), merged.dtype());
   out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
   return out;

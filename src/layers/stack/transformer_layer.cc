@@ -206,12 +206,13 @@ TransformerLayerCache TransformerLayer::make_cache(const Sequences& memory, int 
   return cache;
 }
 
-Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads) const {
+Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads, LastWeights* last) const {
   check(cache.memory.has_value());
   const auto attend = [&](const TensorView& rows) {
     const Sequences own = with_rows(x, rows);
     self_attention_.append(own, cache.self, threads);
-    return self_attention_.forward(own, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads});
+    return self_attention_.forward(own, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads},
+                                   last);
   };
   const auto attend_memory = [&](const TensorView& rows) {
     return memory_attention_->forward(with_rows(x, rows), *cache.memory, {.threads = threads});

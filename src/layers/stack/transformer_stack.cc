@@ -100,10 +100,14 @@ StackCache TransformerStack::make_cache(const Sequences& memory, int threads) co
   return cache;
 }
 
-Tensor TransformerStack::forward(const Sequences& x, Cache& cache, int threads) const {
+Tensor TransformerStack::forward(const Sequences& x, Cache& cache, int threads, std::span<LastWeights> last) const {
+  if (!last.empty() && last.size() != layers_.size()) {
+    refuse("transformer_stack", "{} layers are asked for {} weights; ask each, or none", layers_.size(), last.size());
+  }
   Tensor rows;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    rows = layers_[i].forward(i == 0 ? x : with_rows(x, rows), cache.layers[i], threads);
+    rows = layers_[i].forward(i == 0 ? x : with_rows(x, rows), cache.layers[i], threads,
+                              last.empty() ? nullptr : &last[i]);
   }
   return norm_ ? norm_->forward(rows, {}, threads) : std::move(rows);
 }

@@ -3,6 +3,8 @@
 #include "qkv/models/language_model.h"
 
 #include <algorithm>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "core/mathematics.h"
@@ -229,8 +231,11 @@ class LanguageModel::Continuation final : public NextTokens {
         options_(options),
         cache_(model.layers_.make_cache(std::ssize(prompts))),
         last_(Tensor::uninitialized({std::ssize(prompts), model.config_.model_dim})),
-        lengths_(prompts.size()) {
+        lengths_(prompts.size()),
+        prompt_of_(prompts.size()) {
     const StopScope stop(options.stop);
+    std::iota(prompt_of_.begin(), prompt_of_.end(), std::size_t{0});
+    ask_for_weights();
     refuse_unless(options.chunk >= 0, "language_model", "chunks are of {} tokens; at least 0 is needed", options.chunk);
     for (const std::vector<std::int32_t>& prompt : prompts) {
       refuse_unless(!prompt.empty(), "language_model", "a prompt is empty; it needs a token");
@@ -244,9 +249,13 @@ class LanguageModel::Continuation final : public NextTokens {
   MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
     const StopScope stop(options_.stop);
     cache_.reorder(parents);
-    std::vector<std::int64_t> lengths;
-    for (const std::int64_t parent : parents) lengths.push_back(lengths_[static_cast<std::size_t>(parent)]);
-    lengths_ = std::move(lengths);
+    const auto continue_rows = [&](auto& rows) {
+      std::remove_reference_t<decltype(rows)> next;
+      for (const std::int64_t parent : parents) next.push_back(rows[static_cast<std::size_t>(parent)]);
+      rows = std::move(next);
+    };
+    continue_rows(lengths_);
+    continue_rows(prompt_of_);
     if (is_first_) {
       is_first_ = false;
       std::vector<Tensor> rows;
@@ -261,6 +270,32 @@ class LanguageModel::Continuation final : public NextTokens {
   }
 
  private:
+  void ask_for_weights() {
+    const std::vector<TransformerLayerConfig>& layers = model_.config_.layers;
+    if (!options_.heads.empty()) last_weights_.resize(layers.size());
+    for (const auto& [layer, head] : options_.heads) {
+      refuse_unless(layer >= 0 && layer < std::ssize(layers) && head >= 0 && head < layers.front().heads,
+                    "language_model", "there is no head {}.{}; the layers are 0 to {}, the heads 0 to {}", layer, head,
+                    layers.size() - 1, layers.front().heads - 1);
+      last_weights_[static_cast<std::size_t>(layer)].heads.push_back(head);
+    }
+  }
+
+  // Of the rows that `ends` says, in their order of those that the pass read.
+  void give_weights(const std::vector<std::int64_t>& read, const std::function<bool(std::size_t)>& ends) const {
+    for (std::size_t i = 0; i < options_.heads.size(); ++i) {
+      const LastWeights& own = last_weights_[static_cast<std::size_t>(options_.heads[i].layer)];
+      const auto count = std::ssize(own.heads);
+      const auto place = std::ranges::find(own.heads, options_.heads[i].head) - own.heads.begin();
+      std::int64_t row = 0;
+      for (std::size_t r = 0; r < read.size(); ++r) {
+        if (read[r] == 0) continue;
+        const float* weights = own.weights.data<float>() + (row++ * count + place) * own.weights.size(1);
+        if (ends(r)) options_.on_weights(prompt_of_[r], i, {weights, static_cast<std::size_t>(lengths_[r])});
+      }
+    }
+  }
+
   // A chunk of each prompt that is not read yet. False: there was none.
   bool read_some(Prompts prompts) {
     TokenRows rows;
@@ -271,7 +306,7 @@ class LanguageModel::Continuation final : public NextTokens {
     }
     if (rows.ids.empty()) return false;
     const Tensor x = model_.embed(rows.ids, rows.positions), offsets = offsets_of(rows.lengths);
-    const Tensor hidden = model_.layers_.forward({x, offsets}, cache_, options_.threads);
+    const Tensor hidden = model_.layers_.forward({x, offsets}, cache_, options_.threads, last_weights_);
     std::int64_t end = 0;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       end += rows.lengths[i];
@@ -279,6 +314,7 @@ class LanguageModel::Continuation final : public NextTokens {
       const auto row = static_cast<std::int64_t>(i);
       if (rows.lengths[i] > 0) convert(hidden.view().slice(0, end - 1, end), last_.view().slice(0, row, row + 1));
     }
+    give_weights(rows.lengths, [&](std::size_t i) { return lengths_[i] == std::ssize(prompts[i]); });
     return true;
   }
 
@@ -290,7 +326,9 @@ class LanguageModel::Continuation final : public NextTokens {
       check_length(++length, model_.config_);
     }
     const Tensor x = model_.embed(tokens, positions);
-    const Tensor hidden = model_.layers_.forward(x.view().reshape({x.size(0), 1, x.size(1)}), cache_, options_.threads);
+    const Tensor hidden =
+        model_.layers_.forward(x.view().reshape({x.size(0), 1, x.size(1)}), cache_, options_.threads, last_weights_);
+    give_weights(std::vector<std::int64_t>(tokens.size(), 1), [](std::size_t) { return true; });
     return Tensor::copy(hidden.view().reshape(x.shape()));
   }
 
@@ -299,6 +337,8 @@ class LanguageModel::Continuation final : public NextTokens {
   StackCache cache_;
   Tensor last_;                        // of each prompt the hidden state behind its last token
   std::vector<std::int64_t> lengths_;  // of what each row has read
+  std::vector<std::size_t> prompt_of_;
+  std::vector<LastWeights> last_weights_;  // of each layer; none: not asked for
   bool is_first_ = true;
   Tensor logits_;
 };
