@@ -1,3 +1,5 @@
+"""What the extension gives: signatures and docstrings, which it has from here."""
+
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -5,31 +7,30 @@ import numpy
 import numpy.typing
 from typing_extensions import Unpack
 
-
-from .arrays import Array, ArrayOrSequence, ArrayT
-from .options import AnyBias, AnyMask, AttentionOptions, StatsOptions
+from .arrays import Array, ArrayT
+from .lab import Conv1dConfig, GruConfig, RecurrentConfig, RnnConfig
+from .layers import LayerOptions, MultiHeadAttentionConfig, PatchEmbeddingConfig, StackConfig, TransformerConfig
+from .options import AnyBias, AnyMask, AttentionOptions, StatsOptions, TangentOptions
 from .results import AttentionGradients, AttentionStats, Plan, Receipt
 
 __version__: str
 
 class FormatError(ValueError):
-    """
-    A file or text breaks a rule of its format; the message names the file, the field and the rule.
-    """
+    """A file or text breaks a rule of its format; the message names the file, the field and the rule."""
 
 def _checked(kind: str, name: str, arguments: tuple[Any, ...]) -> tuple[Any, ...]: ...
-
 def _parts(kind: str, name: str, operand: object) -> tuple[tuple[str, tuple[Any, ...]], ...]: ...
 
 class _CompiledMask:
     def __init__(self, mask: object, threads: int | None) -> None: ...
-
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @overload
-def attention(query: ArrayT, key: Array, value: Array, *, return_lse: Literal[False] = False, out: Array | None = None, **options: Unpack[AttentionOptions]) -> ArrayT:
-    """
-    Exact attention in one fused pass.
+def attention(
+    query: ArrayT, key: Array, value: Array, *, return_lse: Literal[False] = False, out: Array | None = None,
+    **options: Unpack[AttentionOptions]
+) -> ArrayT:
+    """Exact attention in one fused pass.
 
     ``dropout(softmax(mask(cap(scale * score(query, key)) + bias))) value``
 
@@ -58,11 +59,13 @@ def attention(query: ArrayT, key: Array, value: Array, *, return_lse: Literal[Fa
     """
 
 @overload
-def attention(query: ArrayT, key: Array, value: Array, *, return_lse: Literal[True], out: Array | None = None, **options: Unpack[AttentionOptions]) -> tuple[ArrayT, ArrayT]: ...
+def attention(
+    query: ArrayT, key: Array, value: Array, *, return_lse: Literal[True], out: Array | None = None,
+    **options: Unpack[AttentionOptions]
+) -> tuple[ArrayT, ArrayT]: ...
 
 def attention_stats(query: ArrayT, key: Array, value: Array, **options: Unpack[StatsOptions]) -> AttentionStats[ArrayT]:
-    """
-    attention(), and what it saw: the output, the log-sum-exp and the statistics that are asked for.
+    """attention(), and what it saw: the output, the log-sum-exp and the statistics that are asked for.
 
     These are named as in qkv.options.StatsOptions: entropy=True, top_keys=4, block_weights=(8, 8) ... Only weights and logits
     need a matrix of q_len x k_len.
@@ -76,8 +79,7 @@ def attention_stats(query: ArrayT, key: Array, value: Array, **options: Unpack[S
 def _tensor_stats(query: ArrayT, key: ArrayT, value: ArrayT, **keywords: Any) -> AttentionStats[ArrayT]: ...
 
 def merge_attention(out: ArrayT, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) -> tuple[ArrayT, ArrayT]:
-    """
-    Joins two results over disjoint keys into new arrays (out, log_sum_exp): attention to all keys at once.
+    """Joins two results over disjoint keys into new arrays (out, log_sum_exp): attention to all keys at once.
 
     ``m = max(lse, other_lse); out = (e^(lse - m) out + e^(other_lse - m) other_out) / (e^(lse - m) + e^(other_lse - m))``
 
@@ -89,9 +91,10 @@ def merge_attention(out: ArrayT, log_sum_exp: Array, other_out: Array, other_log
     array([[2.]])
     """
 
-def dropout_mask(shape: Sequence[int], p: float, seed: int, first: Sequence[int] = (0, 0, 0, 0)) -> numpy.typing.NDArray[numpy.bool_]:
-    """
-    Which weights dropout keeps: bool [..., heads, q_len, k_len].
+def dropout_mask(
+    shape: Sequence[int], p: float, seed: int, first: Sequence[int] = (0, 0, 0, 0)
+) -> numpy.typing.NDArray[numpy.bool_]:
+    """Which weights dropout keeps: bool [..., heads, q_len, k_len].
 
     ``first``: (sequence, head, query, key) of the first element, for a part of a mask. It depends on p, the seed and these
     indices alone.
@@ -101,9 +104,11 @@ def dropout_mask(shape: Sequence[int], p: float, seed: int, first: Sequence[int]
     array([[[ True,  True,  True,  True]]])
     """
 
-def attention_backward(query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, parameters: bool = False, **options: Unpack[AttentionOptions]) -> AttentionGradients[ArrayT]:
-    """
-    Gradients of attention, recomputed tile by tile: no matrix of q_len x k_len.
+def attention_backward(
+    query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, parameters: bool = False,
+    **options: Unpack[AttentionOptions]
+) -> AttentionGradients[ArrayT]:
+    """Gradients of attention, recomputed tile by tile: no matrix of q_len x k_len.
 
     out and log_sum_exp as attention() gave them for these arguments; grad_out like out. parameters: also those of sinks,
     biases and a score.
@@ -116,9 +121,10 @@ def attention_backward(query: ArrayT, key: Array, value: Array, out: Array, log_
            [1., 1.]], dtype=float32)
     """
 
-def attention_jvp(query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, **options: Unpack[AttentionOptions]) -> tuple[ArrayT, ArrayT]:
-    """
-    How out and log_sum_exp move when query, key and value move along tangents (forward mode).
+def attention_jvp(
+    query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, **options: Unpack[TangentOptions]
+) -> tuple[ArrayT, ArrayT]:
+    """How out and log_sum_exp move when query, key and value move along tangents (forward mode).
 
     Tangents in the shapes and the type of query, key and value; None is 0. For float32 and float64, without soft cap and
     dropout.
@@ -131,26 +137,25 @@ def attention_jvp(query: ArrayT, key: Array, value: Array, out: Array, log_sum_e
            [3., 3.]], dtype=float32)
     """
 
-def attention_double_backward(query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, *, tangent_query: Array | None = None, tangent_key: Array | None = None, tangent_value: Array | None = None, **options: Unpack[AttentionOptions]) -> tuple[ArrayT, ArrayT, ArrayT, ArrayT]:
-    """
-    Gradients with respect to query, key, value and grad_out of ``<tangent_query, dq> + <tangent_key, dk> + <tangent_value, dv>``, where dq, dk and dv are those of attention_backward(). For the options of attention_jvp().
-    """
+def attention_double_backward(
+    query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, **options: Unpack[TangentOptions]
+) -> tuple[ArrayT, ArrayT, ArrayT, ArrayT]:
+    """Gradients with respect to query, key, value and grad_out of ``<tangent_query, dq> + <tangent_key, dk> +
+    <tangent_value, dv>``, where dq, dk and dv are those of attention_backward(). For the options of attention_jvp()."""
 
 def _attend(query: Array, key: Array, value: Array, options: dict[str, Any]) -> Any: ...
-
 def _is_watched(tensor: Array) -> bool: ...
-
 def _tensor_attention(query: Array, key: Array, value: Array, options: dict[str, Any], count: int) -> tuple[Any, ...]: ...
-
-def _tensor_backward(grad_out: Array, saved: tuple[Any, ...], options: dict[str, Any], needs: tuple[bool, ...]) -> tuple[Any, ...]: ...
-
+def _tensor_backward(
+    grad_out: Array, saved: tuple[Any, ...], options: dict[str, Any], needs: tuple[bool, ...]
+) -> tuple[Any, ...]: ...
 def _tensor_jvp(tangents: tuple[Any, ...], saved: tuple[Any, ...], options: dict[str, Any]) -> Any: ...
-
-def _tensor_double_backward(tangents: tuple[Any, ...], grad_out: Array, saved: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]: ...
+def _tensor_double_backward(
+    tangents: tuple[Any, ...], grad_out: Array, saved: tuple[Any, ...], options: dict[str, Any]
+) -> tuple[Any, ...]: ...
 
 def plan(query: Array, key: Array, value: Array, **options: Unpack[AttentionOptions]) -> Plan:
-    """
-    What attention() with these arguments would do, before anything runs.
+    """What attention() with these arguments would do, before anything runs.
 
     >>> import numpy, qkv
     >>> x = numpy.zeros((4, 256, 64), "f")
@@ -158,9 +163,11 @@ def plan(query: Array, key: Array, value: Array, **options: Unpack[AttentionOpti
     'prefill'
     """
 
-def verify(query: Array, key: Array, value: Array, out: Array, *, rows: int = 64, rows_seed: int = 1, **options: Unpack[AttentionOptions]) -> Receipt:
-    """
-    Recomputes some rows of an output of attention() in double precision, by plain loops.
+def verify(
+    query: Array, key: Array, value: Array, out: Array, *, rows: int = 64, rows_seed: int = 1,
+    **options: Unpack[AttentionOptions]
+) -> Receipt:
+    """Recomputes some rows of an output of attention() in double precision, by plain loops.
 
     rows: how many, drawn at random from rows_seed. The other keywords as attention() had them.
 
@@ -171,8 +178,7 @@ def verify(query: Array, key: Array, value: Array, out: Array, *, rows: int = 64
     """
 
 class KeyValueCache:
-    """
-    The keys and values of the tokens that a batch of sequences has seen so far.
+    """The keys and values of the tokens that a batch of sequences has seen so far.
 
     Not for use by several threads at once while it changes.
 
@@ -184,89 +190,71 @@ class KeyValueCache:
     >>> cache.attention(numpy.zeros((1, 1, 1, 2), "f"))
     array([[[[1., 1.]]]], dtype=float32)
     """
-
-    def __init__(self, *, batch: int = 1, kv_heads: int = 1, head_dim: int = 64, value_dim: int | None = None, dtype: Literal['float32', 'float64', 'bfloat16', 'float16'] = 'float32', page_rows: int = 16) -> None: ...
-
+    def __init__(
+        self, *, batch: int = 1, kv_heads: int = 1, head_dim: int = 64, value_dim: int | None = None, dtype: Literal["float32",
+        "float64", "bfloat16", "float16"] = "float32", page_rows: int = 16
+    ) -> None: ...
     def __getstate__(self) -> tuple[Any, ...]: ...
-
     def __setstate__(self, state: tuple[Any, ...]) -> None: ...
-
     def append(self, key: Array, value: Array, offsets: Array | None = None) -> None:
-        """
-        Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, kv_heads, head_dim]; sequence b gets the rows offsets[b] <= row < offsets[b + 1].
-        """
-
+        """Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, kv_heads,
+        head_dim]; sequence b gets the rows offsets[b] <= row < offsets[b + 1]."""
     def reorder(self, parents: Sequence[int]) -> None:
-        """
-        Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.
-        """
-
+        """Sequence b continues what was sequence parents[b]; there are as many sequences then as parents."""
     def lengths(self) -> numpy.typing.NDArray[numpy.int32]:
         """Cached keys of each sequence (a copy)."""
-
     def attention(self, query: ArrayT, **options: Unpack[AttentionOptions]) -> ArrayT:
-        """
-        attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, heads, q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i.
-        """
+        """attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, heads,
+        q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i."""
 
 class _Tokenizer:
     def __init__(self, path: str) -> None: ...
-
     def encode(self, text: str, max_length: int | None = None, add_special_tokens: bool = True) -> dict[str, list[Any]]: ...
-
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str: ...
-
     def id_of(self, token: str) -> int | None: ...
-
     def token_of(self, id: int) -> str: ...
-
     def special_tokens(self) -> list[str]: ...
-
     def vocab(self) -> int: ...
 
 class _Embedder:
     def __init__(self, folder: str, weights: str) -> None: ...
-
-    def embed(self, texts: Iterable[str], threads: int | None, progress: Callable[[int, int], object] | None, prompt: str | None, max_length: int | None) -> numpy.typing.NDArray[numpy.float32]: ...
-
+    def embed(
+        self, texts: Iterable[str], threads: int | None, progress: Callable[[int, int], object] | None, prompt: str | None,
+        max_length: int | None
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
     def tokenizer(self) -> _Tokenizer: ...
-
     def model(self) -> _Bert: ...
-
     def dim(self) -> int: ...
-
     def max_length(self) -> int: ...
 
 class _Bert:
     def __init__(self, folder: str) -> None: ...
-
-    def forward(self, ids: Sequence[int], types: Sequence[int], lengths: Sequence[int], threads: int | None) -> numpy.typing.NDArray[numpy.float32]: ...
+    def forward(
+        self, ids: Sequence[int], types: Sequence[int], lengths: Sequence[int], threads: int | None
+    ) -> numpy.typing.NDArray[numpy.float32]: ...
 
 class _Translator:
     def __init__(self, folder: str, weights: str) -> None: ...
-
     def translate(self, texts: Iterable[str], **keywords: object) -> list[list[dict[str, Any]]]: ...
-
     def generate(self, sources: Iterable[Iterable[int]], **keywords: object) -> list[list[dict[str, Any]]]: ...
-
     def tokenizer(self) -> _Tokenizer: ...
-
     def target_tokenizer(self) -> _Tokenizer: ...
 
 class _StopSource:
     def __init__(self) -> None: ...
-
     def request_stop(self) -> None: ...
 
 class _Generator:
     def __init__(self, folder: str, weights: str) -> None: ...
-
-    def generate(self, prompts: Iterable[str], stop_strings: Iterable[str], **keywords: object) -> list[list[dict[str, Any]]]: ...
-
-    def generate_ids(self, prompts: Iterable[Iterable[int]], stop_strings: Iterable[str], **keywords: object) -> list[list[dict[str, Any]]]: ...
-
-    def stream(self, prompt: str, stop_strings: Iterable[str], on_text: Callable[[str], object], stop: _StopSource, **keywords: object) -> None: ...
-
+    def generate(
+        self, prompts: Iterable[str], stop_strings: Iterable[str], **keywords: object
+    ) -> list[list[dict[str, Any]]]: ...
+    def generate_ids(
+        self, prompts: Iterable[Iterable[int]], stop_strings: Iterable[str], **keywords: object
+    ) -> list[list[dict[str, Any]]]: ...
+    def stream(
+        self, prompt: str, stop_strings: Iterable[str], on_text: Callable[[str], object], stop: _StopSource, **keywords: object
+    ) -> None: ...
     def tokenizer(self) -> _Tokenizer: ...
 
 class Saved:
@@ -274,37 +262,25 @@ class Saved:
 
 class Layer:
     """What all layers have: parameters, and their gradients."""
-
     def state_dict(self) -> dict[str, numpy.typing.NDArray[Any]]:
         """The parameters by torch's names (copies)."""
-
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """
-        Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other shapes; nothing has changed then.
-        """
-
+        """Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for other
+        shapes; nothing has changed then."""
     def gradients(self) -> dict[str, numpy.typing.NDArray[Any]]:
-        """
-        What backward() added up for each parameter since zero_grad() (copies).
-        """
-
+        """What backward() added up for each parameter since zero_grad() (copies)."""
     def zero_grad(self) -> None:
         """Makes all gradients zero."""
-
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """
-        From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients().
-        """
-
+        """From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients()."""
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 class MultiHeadAttention(Layer):
-    """
-    Many attentions side by side: project to heads, attend, merge, project out.
+    """Many attentions side by side: project to heads, attend, merge, project out.
 
     Parameters and results are those of torch.nn.MultiheadAttention, but for masks, which are qkv's (True may attend), and
-    for rows that see no key, which are 0 before the output projection. Sizes that are not given are those of model_dim, kv_heads that
-    of heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
+    for rows that see no key, which are 0 before the output projection. Fresh weights are drawn from seed as torch draws its
+    own.
 
     >>> import numpy, qkv
     >>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
@@ -313,17 +289,18 @@ class MultiHeadAttention(Layer):
     >>> sorted(layer.state_dict())
     ['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']
     """
-
-    def __init__(self, *, model_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, key_input_dim: int | None = None, value_input_dim: int | None = None, out_dim: int | None = None, bias_kv: bool = False, zero_attention: bool = False, scheme: Literal['packed', 'per_head', 'two_stage'] = 'packed', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def __call__(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = None, offsets_key: Array | None = None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: bool = True, threads: int | None = None, save: bool = False) -> Any:
-        """
-        query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward().
-        """
+    def __init__(self, **config: Unpack[MultiHeadAttentionConfig]) -> None: ...
+    def __call__(
+        self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: AnyMask = None, bias: AnyBias = None,
+        offsets_query: Array | None = None, offsets_key: Array | None = None, need_weights: bool = False,
+        average_weights: bool = True, **options: Unpack[LayerOptions]
+    ) -> Any:
+        """query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1];
+        keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len]
+        or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward()."""
 
 class Encoder(Layer):
-    """
-    Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder.
+    """Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder.
 
     >>> import numpy, qkv
     >>> encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
@@ -332,34 +309,33 @@ class Encoder(Layer):
     >>> encoder.gradients()["layers.0.linear1.weight"].shape
     (16, 8)
     """
-
-    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def __call__(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, int32 [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).
-        """
+    def __init__(self, **config: Unpack[StackConfig]) -> None: ...
+    def __call__(
+        self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | None = None,
+        **options: Unpack[LayerOptions]
+    ) -> Any:
+        """x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, int32
+        [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,)."""
 
 class Decoder(Layer):
-    """
-    Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder.
+    """Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder.
 
     >>> import numpy, qkv
     >>> decoder = qkv.layers.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
     >>> decoder(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
     (1, 2, 8)
     """
-
-    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, layers: int = 6, final_norm: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def __call__(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, memory_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x and memory as in Encoder. mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_x, grad_memory).
-        """
+    def __init__(self, **config: Unpack[StackConfig]) -> None: ...
+    def __call__(
+        self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, memory_mask: AnyMask = None,
+        memory_bias: AnyBias = None, offsets: Array | None = None, memory_offsets: Array | None = None,
+        **options: Unpack[LayerOptions]
+    ) -> Any:
+        """x and memory as in Encoder. mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for
+        backward(), which gives (grad_x, grad_memory)."""
 
 class Transformer(Layer):
-    """
-    An encoder and a decoder: parameters and results of torch.nn.Transformer.
+    """An encoder and a decoder: parameters and results of torch.nn.Transformer.
 
     No embedding, no positions, no output projection.
 
@@ -368,29 +344,28 @@ class Transformer(Layer):
     >>> model(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
     (1, 2, 8)
     """
-
-    def __init__(self, *, model_dim: int, ff_dim: int, heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None = None, soft_cap: float = 0.0, rotary_base: float | None = None, rotary_pairs: Literal['halves', 'neighbours'] = 'halves', window: tuple[int, int] | None = None, activation: Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = False, norm_order: Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, encoder_layers: int = 6, decoder_layers: int = 6, final_norms: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def __call__(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None, source_offsets: Array | None = None, target_offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        source and target as in Encoder. target_mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for backward(), which gives (grad_source, grad_target).
-        """
+    def __init__(self, **config: Unpack[TransformerConfig]) -> None: ...
+    def __call__(
+        self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: AnyBias = None,
+        target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None,
+        source_offsets: Array | None = None, target_offsets: Array | None = None, **options: Unpack[LayerOptions]
+    ) -> Any:
+        """source and target as in Encoder. target_mask: qkv.Mask.causal() unless another one is given. save: gives (out,
+        saved), for backward(), which gives (grad_source, grad_target)."""
 
 class Rnn(Layer):
-    """
-    ``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990).
-    """
-
-    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, activation: Literal['tanh', 'relu'] = 'tanh', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def __call__(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
-        """
+    """``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990)."""
+    def __init__(self, **config: Unpack[RnnConfig]) -> None: ...
+    def __call__(
+        self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
+    ) -> Any:
+        """x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the
+        outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an
+        initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of
+        the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given."""
 
 class Lstm(Layer):
-    """
-    Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
+    """Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
 
     >>> import numpy, qkv
     >>> lstm = qkv.lab.Lstm(input_size=3, hidden=4)
@@ -398,117 +373,89 @@ class Lstm(Layer):
     >>> out.shape, hidden.shape
     ((2, 5, 4), (1, 2, 4))
     """
-
-    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def __call__(self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
-        """
+    def __init__(self, **config: Unpack[RecurrentConfig]) -> None: ...
+    def __call__(
+        self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None,
+        **options: Unpack[LayerOptions]
+    ) -> Any:
+        """As that of Rnn, with the states of the cells after the hidden ones."""
 
 class Gru(Layer):
-    """
-    Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014); reset: where the reset gate is applied, torch's after_product.
-    """
-
-    def __init__(self, *, input_size: int, hidden: int, layers: int = 1, directions: int = 1, bias: bool = True, reset: Literal['after_product', 'before_product'] = 'after_product', seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
-    def __call__(self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given.
-        """
+    """Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014)."""
+    def __init__(self, **config: Unpack[GruConfig]) -> None: ...
+    def __call__(
+        self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
+    ) -> Any:
+        """As that of Rnn."""
 
 class Conv1d(Layer):
-    """
-    ``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
+    """``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
 
-    Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel - 1) dilation zeros at the beginning alone.
+    Parameters and results of torch.nn.Conv1d, with channels last.
 
     >>> import numpy, qkv
     >>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2)(numpy.ones((1, 4, 2), "f")).shape
     (1, 3, 3)
     """
-
-    def __init__(self, *, in_channels: int, out_channels: int, kernel: int = 1, stride: int = 1, padding: int = 0, dilation: int = 1, groups: int = 1, bias: bool = True, causal: bool = False, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
+    def __init__(self, **config: Unpack[Conv1dConfig]) -> None: ...
     def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
-        """
-        x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).
-        """
+        """x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their
+        offsets). save: gives (that, saved), for backward(), which gives (grad_x,)."""
 
 class PatchEmbedding(Layer):
-    """
-    Pictures as tokens: ``out[0] = class_token + position[0]``,
+    """Pictures as tokens: ``out[0] = class_token + position[0]``,
     ``out[1 + i] = projection(patch i) + position[1 + i]``, row by row of the grid.
 
-    patch: its height and width in pixels. grid: the patches of the pictures that positions are learnt for; those of pictures
-    with others are interpolated, bicubic, as torch.nn.functional.interpolate. Source: Dosovitskiy et al. (2021), section 3.1.
+    Source: Dosovitskiy et al. (2021), section 3.1.
 
     >>> import numpy, qkv
     >>> embedding = qkv.layers.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
     >>> embedding(numpy.zeros((1, 8, 12, 3), "f")).shape
     (1, 7, 8)
     """
-
-    def __init__(self, *, dim: int, patch: int | tuple[int, int], grid: int | tuple[int, int], channels: int = 3, seed: int | None = None, dtype: Literal['float32', 'float64'] = 'float32') -> None: ...
-
+    def __init__(self, **config: Unpack[PatchEmbeddingConfig]) -> None: ...
     def __call__(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> Any:
-        """
-        pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at the bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no gradient.
-        """
+        """pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at the
+        bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no gradient."""
 
 class _Vit:
     def __init__(self, folder: str) -> None: ...
-
     def forward(self, pictures: Array, threads: int | None) -> Any: ...
-
     def logits(self, pictures: Array, threads: int | None) -> Any: ...
-
     def labels(self) -> list[str]: ...
-
     def picture_size(self) -> tuple[int, int]: ...
 
 class _PictureClassifier:
     def __init__(self, folder: str) -> None: ...
-
     def process(self, picture: Array) -> Any: ...
-
     def classify(self, picture: str | Array, top: int, threads: int | None) -> list[tuple[str, float]]: ...
 
 class _Explained:
     def title(self) -> str: ...
-
     def text(self, width: int) -> str: ...
-
     def json(self) -> str: ...
-
     def html(self, command: str) -> str: ...
 
 def _explain_text(embedder: _Embedder, text: str) -> _Explained: ...
-
 def _explain_translation(translator: _Translator, text: str) -> _Explained: ...
-
 def _explain_steps(**keywords: Any) -> _Explained: ...
-
-def _train(config: str, train: str, valid: str, out: str, progress: Callable[[dict[str, Any]], object] | None, **keywords: object) -> dict[str, Any]: ...
-
+def _train(
+    config: str, train: str, valid: str, out: str, progress: Callable[[dict[str, Any]], object] | None, **keywords: object
+) -> dict[str, Any]: ...
 def _compare(out: str, progress: Callable[[dict[str, Any]], object] | None, **keywords: object) -> str: ...
 
 def threads() -> int:
     """Threads used when a call does not name a number."""
 
 def set_threads(count: int | None) -> None:
-    """
-    Sets the number of threads of the process; None returns to the default.
-    """
+    """Sets the number of threads of the process; None returns to the default."""
 
 def selected_target() -> str:
     """The CPU target that the kernels run on."""
 
 def select_target(name: str) -> None:
-    """
-    Selects a CPU target for the whole process ("": the best). Not while a computation runs. ValueError, listing the usable ones, for another name.
-    """
+    """Selects a CPU target for the whole process ("": the best). Not while a computation runs. ValueError, listing the
+    usable ones, for another name."""
 
 def _run_program(arguments: Sequence[str]) -> int:
     """The program `qkv`, in this process; its exit code."""

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from . import _qkv, similarities
+from .model import Model
 from .options import Weights
-from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:  # it takes long to import
     import numpy.typing
@@ -22,13 +22,16 @@ if TYPE_CHECKING:  # it takes long to import
     Vectors = numpy.typing.NDArray[numpy.float32]
 
 
-class Embedder:
+class Embedder(Model):
     """A folder of sentence-transformers, or of a BERT-family encoder: texts to vectors.
 
     The same bits whatever else is in the batch, for any number of threads. ``encode`` and ``similarity`` take
     SentenceTransformer's arguments and refuse by name what they cannot honour; ``fit``, ``transform`` and ``get_params``
     make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
     """
+
+    _open = _qkv._Embedder
+    _core: _qkv._Embedder
 
     def __init__(
         self,
@@ -45,10 +48,7 @@ class Embedder:
         are read, as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for
         steps that are not supported; OSError if it cannot be read.
         """
-        self.folder = folder
-        self.weights = weights
-        self.threads = threads
-        self._core = _qkv._Embedder(os.fspath(folder), weights)
+        super().__init__(folder, weights=weights, threads=threads)
         self.max_seq_length = max_seq_length
 
     def encode(
@@ -151,18 +151,11 @@ class Embedder:
         self._core.embed([], 1, None, None, value)  # refuses what does not fit
         self._max_length = value
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the model."""
-        return Tokenizer._of(self._core.tokenizer())
-
     def get_sentence_embedding_dimension(self) -> int:
         """Numbers of an embedding."""
         return self._core.dim()
 
-    def get_embedding_dimension(self) -> int:
-        """Numbers of an embedding."""
-        return self._core.dim()
+    get_embedding_dimension = get_sentence_embedding_dimension
 
     # scikit-learn's.
     def fit(self, X: Any = None, y: Any = None) -> Embedder:
@@ -211,9 +204,6 @@ class Embedder:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(Embedder, **self.get_params()), ()
-
-    def __repr__(self) -> str:
-        return f"Embedder({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
 
     def _token_embeddings(
         self,

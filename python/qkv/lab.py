@@ -5,13 +5,53 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _qkv
 from ._qkv import Conv1d, Gru, Lstm, Rnn
+from .layers import LayerConfig
 from .training import Path, Progress
 
+if TYPE_CHECKING:
+    from typing_extensions import Required
+
 __all__ = ["Conv1d", "Gru", "Lstm", "Rnn", "compare"]
+
+
+class RecurrentConfig(LayerConfig, total=False):
+    """What the recurrent layers have."""
+
+    input_size: Required[int]
+    hidden: Required[int]
+    layers: int  #: 1
+    directions: int  #: 1
+    bias: bool  #: True
+
+
+class RnnConfig(RecurrentConfig, total=False):
+    """That of Rnn."""
+
+    activation: Literal["tanh", "relu"]  #: "tanh"
+
+
+class GruConfig(RecurrentConfig, total=False):
+    """That of Gru."""
+
+    reset: Literal["after_product", "before_product"]  #: where the reset gate is applied; torch's "after_product"
+
+
+class Conv1dConfig(LayerConfig, total=False):
+    """That of Conv1d."""
+
+    in_channels: Required[int]
+    out_channels: Required[int]
+    kernel: int  #: 1
+    stride: int  #: 1
+    padding: int  #: 0
+    dilation: int  #: 1
+    groups: int  #: 1
+    bias: bool  #: True
+    causal: bool  #: (kernel - 1) dilation zeros at the beginning alone
 
 
 def compare(

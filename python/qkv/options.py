@@ -207,9 +207,9 @@ class AttentionOptions(TypedDict, total=False):
     mask: AnyMask
     bias: AnyBias
     scale: float | None  #: 1/sqrt(head_dim) unless given; 1 for every score but "scaled_dot"
-    soft_cap: float  #: ``cap * tanh(logits / cap)``; 0: off
-    score: Score | Literal["scaled_dot", "dot"]
-    dropout: float  #: needs a seed; torch draws one
+    soft_cap: float | None  #: ``cap * tanh(logits / cap)``; 0: off
+    score: Score | Literal["scaled_dot", "dot"] | None
+    dropout: float | None  #: needs a seed; torch draws one
     seed: int | None
     sinks: Array | None  #: [heads], each head's logit of one more key without a value
     offsets_query: ArrayOrSequence | None  #: int32 or int64 [batch + 1]: query is packed, [tokens, heads, head_dim]
@@ -217,7 +217,7 @@ class AttentionOptions(TypedDict, total=False):
     cu_seqlens_q: ArrayOrSequence | None  #: offsets_query by the name of flash-attention
     cu_seqlens_k: ArrayOrSequence | None
     block_table: ArrayOrSequence | None  #: int32 [batch, blocks]: key [pages, rows, kv_heads, head_dim], value alike
-    precision: Literal["exact", "reduced"]  #: "reduced": products in bf16 where this CPU has them
+    precision: Literal["exact", "reduced"] | None  #: "reduced": products in bf16 where this CPU has them
     memory_limit: int | None  #: bytes besides inputs and outputs, kept by fewer threads, or ValueError
     threads: int | None  #: None: the process's number
 
@@ -235,3 +235,11 @@ class StatsOptions(AttentionOptions, total=False):
     top_keys: int | None  #: so many keys with the largest weights of each query, and top_weights
     received: bool  #: by a key, over all queries
     block_weights: tuple[int, int] | None  #: averages over so many equal parts of queries and keys
+
+
+class TangentOptions(AttentionOptions, total=False):
+    """Those of the calls along tangents, which have the shapes and the type of query, key and value; None is 0."""
+
+    tangent_query: Array | None
+    tangent_key: Array | None
+    tangent_value: Array | None

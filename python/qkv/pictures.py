@@ -20,7 +20,21 @@ class ClassProbability:
     probability: float
 
 
-class Vit:
+class _Model:
+    _open: Any  # its class in the extension
+
+    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
+        """Reads config.json, model.safetensors and, to classify, preprocessor_config.json; FormatError for a folder that
+        breaks a rule, OSError if it cannot."""
+        self.folder = folder
+        self.threads = threads
+        self._core = self._open(os.fspath(folder))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), threads=self.threads), (self.folder,)
+
+
+class Vit(_Model):
     """A folder of a Vision Transformer (ViT, DINOv2) of transformers. Any number of threads may use it.
 
     It pickles as its folder and options.
@@ -31,11 +45,8 @@ class Vit:
     (1, 10)
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
-        """Reads config.json and model.safetensors; FormatError for a folder that breaks a rule, OSError if it cannot."""
-        self.folder = folder
-        self.threads = threads
-        self._core = _qkv._Vit(os.fspath(folder))
+    _open = _qkv._Vit
+    _core: _qkv._Vit
 
     def __call__(self, pictures: Array) -> Any:
         """The last hidden states, [batch, 1 + patches, model_dim], the class token first.
@@ -58,11 +69,8 @@ class Vit:
         """Height and width, in pixels, that positions are learnt for."""
         return self._core.picture_size()
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(Vit, threads=self.threads), (self.folder,)
 
-
-class PictureClassifier:
+class PictureClassifier(_Model):
     """A Vision Transformer with a classifier, and the image processor of its folder. Any number of threads may use it.
 
     It pickles as its folder and options.
@@ -72,11 +80,8 @@ class PictureClassifier:
     '7'
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
-        """Reads what Vit reads, and preprocessor_config.json."""
-        self.folder = folder
-        self.threads = threads
-        self._core = _qkv._PictureClassifier(os.fspath(folder))
+    _open = _qkv._PictureClassifier
+    _core: _qkv._PictureClassifier
 
     def classify(self, picture: str | os.PathLike[str] | Array, top: int = 5) -> list[ClassProbability]:
         """The most probable classes, falling. picture: a PNG or JPEG file, or uint8 [height, width, 3]."""
@@ -86,9 +91,6 @@ class PictureClassifier:
     def process(self, picture: Array) -> Any:
         """uint8 [height, width, 3] to what the model reads, float32 [height, width, 3]."""
         return self._core.process(picture)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(PictureClassifier, threads=self.threads), (self.folder,)
 
 
 def classify(

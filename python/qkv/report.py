@@ -5,12 +5,15 @@ from __future__ import annotations
 import html
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from . import _qkv
 from .arrays import Array
 from .embedder import Embedder
 from .translator import Translator
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Report:
@@ -51,24 +54,23 @@ class Report:
         return f'<iframe title="{html.escape(self.title)}" style="{style}" srcdoc="{html.escape(self.html())}"></iframe>'
 
 
-def explain(
-    model: Embedder | Translator | None = None,
-    text: str | None = None,
-    *,
-    inputs: Array | None = None,
-    w_query: Array | None = None,
-    w_key: Array | None = None,
-    w_value: Array | None = None,
-    w_out: Array | None = None,
-    heads: int | None = None,
-    scale: float | None = None,
-    causal: bool = False,
-    labels: list[str] | None = None,
-) -> Report:
-    """What the heads of a model attend to in a text; or, without a model, self-attention step by step.
+class Steps(TypedDict, total=False):
+    """Self-attention that explain() shows step by step: ``query = inputs w_query``."""
 
-    inputs [n, dim] and w_query, w_key, w_value [dim, size]: ``query = inputs w_query``; without any of them the worked
-    example of the well-known tutorials. heads: multi-head attention, with w_out. Every number is one of the run itself.
+    inputs: Array | None  #: [n, dim]
+    w_query: Array | None  #: [dim, size], as w_key and w_value
+    w_key: Array | None
+    w_value: Array | None
+    w_out: Array | None
+    heads: int | None  #: of multi-head attention, with w_out
+    scale: float | None
+    causal: bool
+    labels: list[str] | None
+
+
+def explain(model: Embedder | Translator | None = None, text: str | None = None, **steps: Unpack[Steps]) -> Report:
+    """What the heads of a model attend to in a text; or, without a model, self-attention step by step: of arrays, or the
+    worked example of the well-known tutorials. Every number is one of the run itself.
 
     TypeError for another kind of model, ValueError for matrices that do not fit.
 
@@ -76,22 +78,13 @@ def explain(
     >>> print(qkv.explain().text().splitlines()[0])
     Self-attention step by step: the worked example
     """
-    steps = {
-        "inputs": inputs,
-        "w_query": w_query,
-        "w_key": w_key,
-        "w_value": w_value,
-        "w_out": w_out,
-        "scale": scale,
-        "labels": labels,
-    }
     if model is None:
         if text is not None:
             raise TypeError("explain: text needs a model")
-        return Report(_qkv._explain_steps(heads=heads, causal=causal, **steps))
-    surplus = [name for name, value in {**steps, "heads": heads or None, "causal": causal or None}.items() if value is not None]
-    if surplus:
-        raise TypeError(f"explain: {surplus[0]} is for arrays, not for a model")
+        return Report(_qkv._explain_steps(**steps))
+    for name, value in steps.items():
+        if value is not None and value is not False:
+            raise TypeError(f"explain: {name} is for arrays, not for a model")
     given: Any = text
     if isinstance(model, Embedder):
         return Report(_qkv._explain_text(model._core, given))

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from . import _qkv
-from .options import Weights
+from .model import Model
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class TranslateOptions(TypedDict, total=False):
+    """Those of a Translator; None is what the folder says. One of temperature, top_k, top_p and seed: tokens are sampled."""
+
+    beams: int | None
+    max_length: int | None  #: new tokens
+    length_penalty: float | None
+    nbest: int  #: 1
+    split: bool  #: True: a text of more tokens than the model has positions is split into sentences
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    threads: int | None
 
 
 @dataclass(frozen=True)
@@ -40,7 +56,7 @@ class Translation:
         return self.text
 
 
-class Translator:
+class Translator(Model):
     """A folder of a Marian or BART model, or of a recurrent one that qkv trained.
 
     Results do not depend on the other texts or on the number of threads. Any number of threads may use it; it pickles as
@@ -51,106 +67,60 @@ class Translator:
     'De nada.'
     """
 
-    def __init__(self, folder: str | os.PathLike[str], *, weights: Weights = "f32", threads: int | None = None) -> None:
-        """Reads the folder: config.json, model.safetensors, tokenizer.json, generation_config.json.
-
-        weights: how they are kept, "f32", "bf16", "int8" or "int8_groups" (docs/python.md). threads: None for the process's number. FormatError for a
-        folder that breaks a rule of its format; OSError if it cannot be read.
-        """
-        self.folder = folder
-        self.weights = weights
-        self.threads = threads
-        self._core = _qkv._Translator(os.fspath(folder), weights)
+    _open = _qkv._Translator
+    _core: _qkv._Translator
 
     def translate(
         self,
         texts: str | Iterable[str],
         *,
-        beams: int | None = None,
-        max_length: int | None = None,
-        length_penalty: float | None = None,
-        nbest: int = 1,
-        split: bool = True,
-        temperature: float | None = None,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        seed: int | None = None,
-        threads: int | None = None,
         progress: Callable[[int, int], object] | None = None,
+        **options: Unpack[TranslateOptions],
     ) -> Any:
         """The translation of a text, or a list of those of several; with nbest above 1 a list for each text.
 
-        beams, max_length (new tokens) and length_penalty as the folder says unless given. split: a text of more tokens
-        than the model has positions is split into sentences. One of temperature, top_k, top_p and seed: tokens are
-        sampled. progress is called with the numbers of texts done and of all.
-
-        TypeError, with its index, for a text that is no str; ValueError for options that do not fit.
+        progress is called with the numbers of texts done and of all. TypeError, with its index, for a text that is no str;
+        ValueError for options that do not fit.
         """
-        options = {
-            "beams": beams,
-            "max_length": max_length,
-            "length_penalty": length_penalty,
-            "nbest": nbest,
-            "split": split,
-            "temperature": temperature,
-            "top_k": top_k,
-            "top_p": top_p,
-            "seed": seed,
-            "threads": self.threads if threads is None else threads,
-        }
+        call = self._with_threads(options)
         single = isinstance(texts, str)
         given: Any = [texts] if single else texts
         if progress is None:
-            found = self._core.translate(given, **options)
+            found = self._core.translate(given, **call)
         else:
             given, found = list(given), []
             for begin in range(0, len(given), _PIECE):
-                found += self._core.translate(given[begin : begin + _PIECE], line=begin, **options)
+                found += self._core.translate(given[begin : begin + _PIECE], line=begin, **call)
                 progress(len(found), len(given))
-        results = [[_translation(each) for each in best] for best in found]
-        chosen: list[Any] = [best[0] for best in results] if nbest == 1 else results
+        chosen = [_chosen(best, options) for best in found]
         return chosen[0] if single else chosen
 
-    def translate_iter(self, texts: Iterable[str], **options: Any) -> Iterator[Any]:
-        """The translations of a stream of texts, in its order, as they come; options as translate() has them."""
+    def translate_iter(self, texts: Iterable[str], **options: Unpack[TranslateOptions]) -> Iterator[Any]:
+        """The translations of a stream of texts, in its order, as they come."""
         if isinstance(texts, str):
             raise TypeError("texts must be an iterable of str, got str")
         source = iter(texts)
         line = 0
-        nbest = options.get("nbest", 1)
-        options.setdefault("threads", self.threads)
+        call = self._with_threads(options)
         while piece := list(islice(source, _PIECE)):
             for index, text in enumerate(piece):
                 if not isinstance(text, str):
                     raise TypeError(f"texts[{line + index}] must be a str, got {type(text).__name__}")
-            for best in self._core.translate(piece, line=line, **options):
-                found = [_translation(each) for each in best]
-                yield found[0] if nbest == 1 else found
+            for best in self._core.translate(piece, line=line, **call):
+                yield _chosen(best, options)
             line += len(piece)
 
-    def generate(self, sources: Iterable[Iterable[int]], **options: Any) -> list[list[Hypothesis]]:
-        """From ids to ids: for each source its hypotheses, best first; options as translate() has them.
+    def generate(self, sources: Iterable[Iterable[int]], **options: Unpack[TranslateOptions]) -> list[list[Hypothesis]]:
+        """From ids to ids: for each source its hypotheses, best first.
 
         ValueError for ids that the model does not know, and for sources that are empty or too long.
         """
-        options.setdefault("threads", self.threads)
-        return [[Hypothesis(**each) for each in best] for best in self._core.generate(sources, **options)]
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of sources; FormatError if the folder has none."""
-        return Tokenizer._of(self._core.tokenizer())
+        return [[Hypothesis(**each) for each in best] for best in self._core.generate(sources, **self._with_threads(options))]
 
     @property
     def target_tokenizer(self) -> Tokenizer:
         """The tokenizer of targets; FormatError if the folder has none."""
         return Tokenizer._of(self._core.target_tokenizer())
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(Translator, weights=self.weights, threads=self.threads), (self.folder,)
-
-    def __repr__(self) -> str:
-        return f"Translator({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
 
 
 _PIECE = 16  # texts between two words of progress; results do not depend on it
@@ -158,3 +128,8 @@ _PIECE = 16  # texts between two words of progress; results do not depend on it
 
 def _translation(found: dict[str, Any]) -> Translation:
     return Translation(**{**found, "sentences": [_translation(each) for each in found["sentences"]]})
+
+
+def _chosen(best: list[Any], options: Any) -> Any:
+    found = [_translation(each) for each in best]
+    return found[0] if options.get("nbest", 1) == 1 else found

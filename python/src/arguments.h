@@ -50,6 +50,13 @@ std::vector<std::string> take_texts(nb::handle object, std::string_view name);
 // A list of lists of token ids.
 std::vector<std::vector<std::int32_t>> take_id_lists(nb::handle object, std::string_view name);
 
+template <class Number>
+nb::list numbers_of(const std::vector<Number>& numbers) {
+  nb::list list;
+  for (const Number number : numbers) list.append(nb::int_(static_cast<long>(number)));
+  return list;
+}
+
 // A dict of names and values, one after the other.
 template <class... Rest>
 nb::dict dict_of(const char* name, const auto& value, const Rest&... rest) {

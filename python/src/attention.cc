@@ -63,13 +63,16 @@ bool is_asked_for(const OutputDescription& kind) {
   return kind.view != &AttentionExtras::log_sum_exp && kind.view != &AttentionExtras::top_weights;
 }
 
-// Whether a keyword asks for one, which is then noted unless it is None or False.
-bool ask(Asked& asked, std::string_view name, nb::handle given) {
-  const auto kind = std::ranges::find(attention_outputs(), name, &OutputDescription::name);
-  if (kind == attention_outputs().end() || !is_asked_for(*kind)) return false;
-  const bool is_flag = kind->of != OutputOf::top && kind->of != OutputOf::blocks && kind->of != OutputOf::chosen;
-  if (is_flag ? take_flag(given, name) : !given.is_none()) asked.emplace_back(&*kind, nb::borrow(given));
-  return true;
+Asked read_asked(Keywords& keywords) {
+  Asked asked;
+  for (const OutputDescription& kind : attention_outputs()) {
+    if (!is_asked_for(kind)) continue;
+    const bool is_flag = kind.of != OutputOf::top && kind.of != OutputOf::blocks && kind.of != OutputOf::chosen;
+    nb::object given;
+    keywords.read(kind.name, given);
+    if (given.is_valid() && (!is_flag || take_flag(given, kind.name))) asked.emplace_back(&kind, given);
+  }
+  return asked;
 }
 
 // Makes a place for each, the log-sum-exp first.
@@ -168,25 +171,19 @@ struct Attended {
 };
 
 // Of attention_stats(), or of attention().
-Attended attended(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords, bool of_stats,
+Attended attended(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& given, bool of_stats,
                   TakeFloats take_inputs = &take_dense, TakeFloats take = &take_floats) {
   const Array q = take_inputs(query, "query"), k = take_inputs(key, "key"), v = take_inputs(value, "value");
   Attended done;
   Asked asked;
-  const CallOptions call = take_options(
-      of_stats ? "attention_stats" : "attention", keywords,
-      [&](std::string_view name, nb::handle given) {
-        if (of_stats) return ask(asked, name, given);
-        if (name == "return_lse") {
-          done.return_lse = take_flag(given, name);
-        } else if (name == "out") {
-          done.out = nb::borrow(given);
-        } else {
-          return false;
-        }
-        return true;
-      },
-      take);
+  Keywords keywords(of_stats ? "attention_stats" : "attention", given, take);
+  if (of_stats) {
+    asked = read_asked(keywords);
+  } else {
+    keywords.read("return_lse", done.return_lse);
+    keywords.read("out", done.out);
+  }
+  const CallOptions call = take_options(keywords);
   std::optional<Extras> extras;
   Tensor made;
   try {
@@ -196,9 +193,9 @@ Attended attended(nb::handle query, nb::handle key, nb::handle value, const nb::
     plan(q.view, k.view, v.view, call.options);  // refuses what does not fit together
     throw;
   }
-  const WritableArray given = done.out.is_none() ? WritableArray{.view = made.view()} : take_writable(done.out, "out");
+  const WritableArray out = done.out.is_none() ? WritableArray{.view = made.view()} : take_writable(done.out, "out");
   run_released(most_operations(q.view, k.view), [&] {
-    attention(q.view, k.view, v.view, given.view, call.options, extras ? extras->views() : AttentionExtras{});
+    attention(q.view, k.view, v.view, out.view, call.options, extras ? extras->views() : AttentionExtras{});
   });
   if (done.out.is_none()) done.out = give_array(std::move(made), q.kind);
   if (extras) done.extras = extras->give(q.kind);
@@ -210,14 +207,10 @@ nb::object attention_of(nb::handle query, nb::handle key, nb::handle value, cons
   return done.return_lse ? nb::object(nb::make_tuple(done.out, done.extras["log_sum_exp"])) : std::move(done.out);
 }
 
+// Tensors of torch may require gradients: take_rows reads them so.
+template <TakeFloats kTakeInputs, TakeFloats kTake>
 nb::object stats_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
-  Attended done = attended(query, key, value, keywords, true);
-  return result_of("AttentionStats")(done.out, **done.extras);
-}
-
-// The same of tensors of torch, which may require gradients.
-nb::object tensor_stats_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
-  Attended done = attended(query, key, value, keywords, true, &take_rows, &take_rows);
+  Attended done = attended(query, key, value, keywords, true, kTakeInputs, kTake);
   return result_of("AttentionStats")(done.out, **done.extras);
 }
 
@@ -247,85 +240,12 @@ nb::object mask_of_dropout(nb::handle shape, nb::handle p, nb::handle seed, nb::
 }  // namespace
 
 void bind_attention(nb::module_& module) {
-  module.def(
-      "attention", &attention_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
-      nb::sig("def attention(query: ArrayT, key: Array, value: Array, *, return_lse: typing.Literal[False] = False, "
-              "out: Array | None = None, " QKV_CALL_KEYWORDS ") -> ArrayT"),
-      R"(Exact attention in one fused pass.
-
-``dropout(softmax(mask(cap(scale * score(query, key)) + bias))) value``
-
-Padded: query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., kv_heads, k_len,
-value_dim]; the output is [..., heads, q_len, value_dim]. Packed (offsets_query, offsets_key, int32 or int64
-[batch + 1]): query [tokens, heads, head_dim], key and value alike. Paged keys (block_table, int32 [batch, blocks]): key
-[pages, rows, kv_heads, head_dim], value alike, with qkv.Mask.lengths() in the mask.
-
-Arrays of NumPy (bfloat16 by ml_dtypes), torch, JAX or anything else with __dlpack__ on the CPU are read without a copy;
-the results are of query's kind. float32, float64, bfloat16 or float16, the same for query, key and value; any strides
-with a last one of 1.
-
-return_lse: gives (out, log-sum-exp [..., heads, q_len]). out: where the output goes, of query's type or float32. The
-other options are those of qkv.options.AttentionOptions: mask, bias, scale, soft_cap, score, dropout and seed, sinks,
-offsets_query and offsets_key, block_table, precision, memory_limit, threads.
-
-A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
-
-Raises TypeError for what is no array or of another kind, naming the argument; ValueError for shapes, types that differ,
-a last stride other than 1, and an out that is read-only or shares memory with an input.
-
->>> import numpy, qkv
->>> query, key = numpy.zeros((1, 2), "f"), numpy.zeros((2, 2), "f")
->>> qkv.attention(query, key, numpy.array([[1, 2], [3, 4]], "f"))
-array([[2., 3.]], dtype=float32)
-)");
-  module.def("attention", &attention_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
-             nb::sig("def attention(query: ArrayT, key: Array, value: Array, *, return_lse: typing.Literal[True], "
-                     "out: Array | None = None, " QKV_CALL_KEYWORDS ") -> tuple[ArrayT, ArrayT]"));
-  module.def("attention_stats", &stats_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
-             nb::sig("def attention_stats(query: ArrayT, key: Array, value: Array, **options: "
-                     "typing_extensions.Unpack[StatsOptions]) -> AttentionStats[ArrayT]"),
-             R"(attention(), and what it saw: the output, the log-sum-exp and the statistics that are asked for.
-
-These are named as in qkv.options.StatsOptions: entropy=True, top_keys=4, block_weights=(8, 8) ... Only weights and logits
-need a matrix of q_len x k_len.
-
->>> import numpy, qkv
->>> x = numpy.zeros((1, 4, 2), "f")
->>> qkv.attention_stats(x, x, x, mask="causal", entropy=True).entropy.round(3)
-array([[0.   , 0.693, 1.099, 1.386]], dtype=float32)
-)");
-
-  module.def("_tensor_stats", &tensor_stats_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
-             nb::sig("def _tensor_stats(query: ArrayT, key: ArrayT, value: ArrayT, **keywords: typing.Any) -> "
-                     "AttentionStats[ArrayT]"));
-
-  module.def("merge_attention", &merge, "out"_a, "log_sum_exp"_a, "other_out"_a, "other_log_sum_exp"_a,
-             nb::sig("def merge_attention(out: ArrayT, log_sum_exp: Array, other_out: Array, other_log_sum_exp: Array) "
-                     "-> tuple[ArrayT, ArrayT]"),
-             R"(Joins two results over disjoint keys into new arrays (out, log_sum_exp): attention to all keys at once.
-
-``m = max(lse, other_lse); out = (e^(lse - m) out + e^(other_lse - m) other_out) / (e^(lse - m) + e^(other_lse - m))``
-
-out, other_out: [..., q_len, value_dim], all four float32 or all float64. A part with log-sum-exp -inf adds nothing.
-
->>> import numpy, qkv
->>> one, zero = numpy.ones((1, 1)), numpy.zeros(1)
->>> qkv.merge_attention(one, zero, 3 * one, zero)[0]
-array([[2.]])
-)");
-
-  module.def("dropout_mask", &mask_of_dropout, "shape"_a, "p"_a, "seed"_a, "first"_a = nb::make_tuple(0, 0, 0, 0),
-             nb::sig("def dropout_mask(shape: collections.abc.Sequence[int], p: float, seed: int, first: "
-                     "collections.abc.Sequence[int] = (0, 0, 0, 0)) -> numpy.typing.NDArray[numpy.bool_]"),
-             R"(Which weights dropout keeps: bool [..., heads, q_len, k_len].
-
-``first``: (sequence, head, query, key) of the first element, for a part of a mask. It depends on p, the seed and these
-indices alone.
-
->>> import qkv
->>> qkv.dropout_mask((1, 1, 4), 0.0, seed=1)
-array([[[ True,  True,  True,  True]]])
-)");
+  Described(module)
+      .def("attention", &attention_of, "query"_a, "key"_a, "value"_a, "keywords"_a)
+      .def("attention_stats", &stats_of<&take_dense, &take_floats>, "query"_a, "key"_a, "value"_a, "keywords"_a)
+      .def("_tensor_stats", &stats_of<&take_rows, &take_rows>, "query"_a, "key"_a, "value"_a, "keywords"_a)
+      .def("merge_attention", &merge, "out"_a, "log_sum_exp"_a, "other_out"_a, "other_log_sum_exp"_a)
+      .def("dropout_mask", &mask_of_dropout, "shape"_a, "p"_a, "seed"_a, "first"_a = nb::make_tuple(0, 0, 0, 0));
 }
 
 }  // namespace qkv::python

@@ -40,12 +40,9 @@ nb::object forward_bert(const TextEncoder& bert, nb::handle ids, nb::handle type
 }  // namespace
 
 void bind_bert(nb::module_& module) {
-  nb::class_<TextEncoder>(module, "_Bert")
-      .def("__init__", &load_folder<TextEncoder>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
-      .def("forward", &forward_bert, "ids"_a, "types"_a, "lengths"_a, "threads"_a,
-           nb::sig(
-               "def forward(self, ids: collections.abc.Sequence[int], types: collections.abc.Sequence[int], lengths: "
-               "collections.abc.Sequence[int], threads: int | None) -> numpy.typing.NDArray[numpy.float32]"));
+  add_class<TextEncoder>(module, "_Bert")
+      .def("__init__", &load_folder<TextEncoder>, "folder"_a)
+      .def("forward", &forward_bert, "ids"_a, "types"_a, "lengths"_a, "threads"_a);
 }
 
 }  // namespace qkv::python

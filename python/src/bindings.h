@@ -3,9 +3,45 @@
 
 #include <nanobind/nanobind.h>
 
+#include <span>
+#include <string>
+#include <utility>
+
+#include "arguments.h"
+
 namespace qkv::python {
 
-namespace nb = nanobind;
+// A function, or a class, as qkv/_qkv.pyi has it.
+struct Stub {
+  const char *name, *signature, *documentation;
+};
+
+// Those of a name, such as "Layer.backward": of an overloaded function several. std::logic_error if there is none.
+std::span<const Stub> stubs_of(const std::string& name);
+
+// Adds functions to a module or a class, with the signatures and docstrings of the stub.
+template <class Scope>
+class Described {
+ public:
+  explicit Described(Scope scope, std::string prefix = "") : scope_(std::move(scope)), prefix_(std::move(prefix)) {}
+
+  template <class Function, class... Parameters>
+  Described& def(const char* name, const Function& function, const Parameters&... parameters) {
+    for (const Stub& stub : stubs_of(prefix_ + name)) {
+      scope_.def(name, function, parameters..., nb::sig(stub.signature), stub.documentation);
+    }
+    return *this;
+  }
+
+ private:
+  Scope scope_;
+  std::string prefix_;
+};
+
+template <class Value, class... Base>
+auto add_class(nb::module_& module, const char* name) {
+  return Described(nb::class_<Value, Base...>(module, name, stubs_of(name)[0].documentation), std::string(name) + ".");
+}
 
 void bind_errors(nb::module_& module);
 void bind_masks(nb::module_& module);

@@ -37,9 +37,10 @@ void append(KeyValueCache& cache, nb::handle key, nb::handle value, nb::handle o
   cache.append(k.view, v.view, take_integers(offsets, "offsets").view);
 }
 
-nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs& keywords) {
+nb::object attend(const KeyValueCache& cache, nb::handle query, const nb::kwargs& given) {
   const Array q = take_dense(query, "query");
-  CallOptions call = take_options("KeyValueCache.attention", keywords, {});
+  Keywords keywords("KeyValueCache.attention", given);
+  const CallOptions call = take_options(keywords);
   if (call.options.block_table || call.options.offsets_key) {
     throw std::invalid_argument("KeyValueCache.attention: the cache has its own block_table and offsets_key");
   }
@@ -101,44 +102,18 @@ void set_state(KeyValueCache& place, const nb::tuple& state) {
 }  // namespace
 
 void bind_cache(nb::module_& module) {
-  nb::class_<KeyValueCache>(module, "KeyValueCache",
-                            R"(The keys and values of the tokens that a batch of sequences has seen so far.
-
-Not for use by several threads at once while it changes.
-
->>> import numpy, qkv
->>> cache = qkv.KeyValueCache(batch=1, kv_heads=1, head_dim=2)
->>> cache.append(numpy.zeros((1, 1, 3, 2), "f"), numpy.ones((1, 1, 3, 2), "f"))
->>> cache.lengths()
-array([3], dtype=int32)
->>> cache.attention(numpy.zeros((1, 1, 1, 2), "f"))
-array([[[[1., 1.]]]], dtype=float32)
-)")
+  add_class<KeyValueCache>(module, "KeyValueCache")
       .def("__init__", &make_cache, nb::kw_only(), "batch"_a = 1, "kv_heads"_a = 1, "head_dim"_a = 64,
-           "value_dim"_a = nb::none(), "dtype"_a = "float32", "page_rows"_a = 16,
-           nb::sig("def __init__(self, *, batch: int = 1, kv_heads: int = 1, head_dim: int = 64, value_dim: int | None "
-                   "= None, dtype: typing.Literal['float32', 'float64', 'bfloat16', 'float16'] = 'float32', page_rows: "
-                   "int = 16) -> None"))
-      .def("__getstate__", &state_of, nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
-      .def("__setstate__", &set_state, "state"_a,
-           nb::sig("def __setstate__(self, state: tuple[typing.Any, ...]) -> None"))
-      .def("append", &append, "key"_a, "value"_a, "offsets"_a = nb::none(),
-           nb::sig("def append(self, key: Array, value: Array, offsets: Array | None = None) -> None"),
-           "Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, "
-           "kv_heads, "
-           "head_dim]; sequence b gets the rows offsets[b] <= row < offsets[b + 1].")
+           "value_dim"_a = nb::none(), "dtype"_a = "float32", "page_rows"_a = 16)
+      .def("__getstate__", &state_of)
+      .def("__setstate__", &set_state, "state"_a)
+      .def("append", &append, "key"_a, "value"_a, "offsets"_a = nb::none())
       .def(
           "reorder",
           [](KeyValueCache& cache, nb::handle parents) { cache.reorder(take_whole_numbers(parents, "parents")); },
-          "parents"_a, nb::sig("def reorder(self, parents: collections.abc.Sequence[int]) -> None"),
-          "Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.")
-      .def(
-          "lengths", [](const KeyValueCache& cache) { return give_array(Tensor::copy(cache.lengths()), Kind::numpy); },
-          nb::sig("def lengths(self) -> numpy.typing.NDArray[numpy.int32]"), "Cached keys of each sequence (a copy).")
-      .def("attention", &attend, "query"_a, "keywords"_a,
-           nb::sig("def attention(self, query: ArrayT, " QKV_CALL_KEYWORDS ") -> ArrayT"),
-           "attention() with everything that is cached, the keys of the queries' own tokens included: query [batch, "
-           "heads, q_len, head_dim], or packed with offsets_query. Query i has position length - q_len + i.");
+          "parents"_a)
+      .def("lengths", [](const KeyValueCache& cache) { return give_array(Tensor::copy(cache.lengths()), Kind::numpy); })
+      .def("attention", &attend, "query"_a, "keywords"_a);
 }
 
 }  // namespace qkv::python

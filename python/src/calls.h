@@ -13,17 +13,20 @@ namespace qkv::python {
 
 // More work than this is worth a thread that the caller watches over: 50 ms of a slow core.
 inline constexpr double kLongOperations = 2e8;
+// Less is done before another thread could have made use of the interpreter's lock.
+inline constexpr double kTinyOperations = 1e5;
 
 // What Ctrl-C does to work that was stopped and has not ended yet.
 enum class SecondSignal { nothing, ends_the_process };
 
-// Runs `work` with the lock released. Where it is long and this is the main thread, the only one whose signals Python
-// hears, on a thread of its own: a signal whose handler raises stops all that it does (qkv/stop.h), and the exception
-// is the handler's.
+// Runs `work` with the lock released, unless it is tiny. Where it is long and this is the main thread, the only one
+// whose signals Python hears, on a thread of its own: a signal whose handler raises stops all that it does
+// (qkv/stop.h), and the exception is the handler's.
 void run_erased(double operations, const std::function<void()>& work, SecondSignal second);
 
 template <class Work>
 void run_released(double operations, const Work& work, SecondSignal second = SecondSignal::nothing) {
+  if (operations < kTinyOperations) return work();
   run_erased(operations, std::cref(work), second);  // a reference needs no memory of its own
 }
 

@@ -21,13 +21,6 @@ Conv1dConfig read_convolution(Keywords& keywords) {
   return config;
 }
 
-struct ConvolutionCall : LayerCall {
-  TensorView offsets{};  // of sequences, where they are ragged
-  int threads = 0;
-
-  Sequences x() const { return {input(0), offsets}; }
-};
-
 // Multiply-adds at a stride of 1.
 double operations_of(const Conv1d& core, const TensorView& x) {
   const auto& config = core.config();
@@ -37,51 +30,27 @@ double operations_of(const Conv1d& core, const TensorView& x) {
 
 nb::object forward_convolution(nb::handle self, nb::handle x, const nb::kwargs& given) {
   auto& core = core_of<Conv1d>(self);
-  const auto call = std::make_shared<ConvolutionCall>();
-  call->arrays.push_back(take_floats(x, "x"));
+  const auto call = call_of<LayerCall>({{x, "x"}});
   Keywords keywords("Conv1d", given);
-  bool save = false;
-  keywords.read_offsets("offsets", call->offsets);
-  keywords.read_threads(call->threads);
-  keywords.read("save", save);
-  keywords.finish();
-  call->others = keywords.arrays();
-  Tensor out;
-  run_released(operations_of(core, call->input(0)), [&] { out = core.forward(call->x(), call->threads); });
-  nb::object result = give_array(std::move(out), call->kind());
-  if (call->offsets) result = nb::make_tuple(result, give_array(core.out_offsets(call->offsets), call->kind()));
-  if (!save) return result;
-  return give_saved(result, self, [call, &core](nb::handle grad_out) -> nb::object {
-    const Array gradient = take_floats(grad_out, "grad_out");
-    InputGradients to({call->input(0)});
-    run_released(3 * operations_of(core, call->input(0)),
-                 [&] { core.backward(call->x(), gradient.view, to[0], call->threads); });
-    return to.give(call->kind());
-  });
+  keywords.read_offsets("offsets", call->offsets[0]);
+  call->finish(keywords);
+  return run_layer(
+      self, call, operations_of(core, call->input(0)),
+      [&](LayerCall& c) {
+        Tensor out = core.forward(c.sequences(0), c.threads);
+        return c.offsets[0] ? list_of(std::move(out), core.out_offsets(c.offsets[0])) : list_of(std::move(out));
+      },
+      [&core](LayerCall& c, const std::vector<TensorView>& grad_out) {
+        Tensor grad_x = Tensor::zeros(c.input(0).shape(), c.input(0).dtype());
+        core.backward(c.sequences(0), grad_out[0], grad_x, c.threads);
+        return list_of(std::move(grad_x));
+      });
 }
 
 }  // namespace
 
 void bind_convolution(nb::module_& module) {
-  add_layer<Conv1d>(module, "Conv1d",
-                    "def __init__(self, *, in_channels: int, out_channels: int, kernel: int = 1, stride: int = 1, "
-                    "padding: int = 0, dilation: int = 1, groups: int = 1, bias: bool = True, causal: bool = "
-                    "False, " QKV_LAYER_KEYWORDS ") -> None",
-                    R"(``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
-
-Parameters and results of torch.nn.Conv1d, with channels last. causal: (kernel - 1) dilation zeros at the beginning alone.
-
->>> import numpy, qkv
->>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2)(numpy.ones((1, 4, 2), "f")).shape
-(1, 3, 3)
-)",
-                    read_convolution)
-      .def(
-          "__call__", &forward_convolution, "x"_a, "keywords"_a,
-          nb::sig("def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: "
-                  "bool = False) -> typing.Any"),
-          "x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, "
-          "their offsets). save: gives (that, saved), for backward(), which gives (grad_x,).");
+  add_layer<Conv1d>(module, "Conv1d", read_convolution).def("__call__", &forward_convolution, "x"_a, "keywords"_a);
 }
 
 }  // namespace qkv::python

@@ -7,6 +7,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "calls.h"
+#include "generation.h"
 
 namespace qkv::python {
 namespace {
@@ -53,26 +54,13 @@ nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads,
 }  // namespace
 
 void bind_embedder(nb::module_& module) {
-  nb::class_<Embedder>(module, "_Embedder")
-      .def(
-          "__init__",
-          [](Embedder* place, nb::handle folder, nb::handle weights) {
-            const std::string path = take_text(folder, "folder");
-            const auto storage = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
-            load_released(place, [&] { return Embedder::load(path, storage); });
-          },
-          "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))
-      .def(
-          "embed", &embed, "texts"_a, "threads"_a, "progress"_a, "prompt"_a, "max_length"_a,
-          nb::sig("def embed(self, texts: collections.abc.Iterable[str], threads: int | None, progress: "
-                  "collections.abc.Callable[[int, int], object] | None, prompt: str | None, max_length: int | None) -> "
-                  "numpy.typing.NDArray[numpy.float32]"))
-      .def(
-          "tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); },
-          nb::sig("def tokenizer(self) -> _Tokenizer"))
+  add_class<Embedder>(module, "_Embedder")
+      .def("__init__", &load_weights<Embedder>, "folder"_a, "weights"_a)
+      .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a, "prompt"_a, "max_length"_a)
+      .def("tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); })
       .def(
           "model", [](const Embedder& embedder) -> const TextEncoder& { return embedder.model(); },
-          nb::rv_policy::reference_internal, nb::sig("def model(self) -> _Bert"))
+          nb::rv_policy::reference_internal)
       .def("dim", [](const Embedder& embedder) { return embedder.dim(); })
       .def("max_length", [](const Embedder& embedder) { return embedder.max_length(); });
 }

@@ -27,10 +27,19 @@ struct Explained {
   std::string title;
 };
 
-std::string html_of(const Explained& explained, const std::string& command) {
+std::string text_of_width(const Explained& explained, nb::handle width) {
+  const TextStyle style{.width = take_count(width, "width")};
+  return std::visit([&](const auto& what) { return to_text(what, style); }, explained.what);
+}
+
+std::string json_of(const Explained& explained) {
+  return std::visit([](const auto& what) { return to_json(what); }, explained.what);
+}
+
+std::string html_of(const Explained& explained, nb::handle command) {
   Report report;
   std::visit([&](const auto& what) { report.add(what); }, explained.what);
-  return report.html(explained.title, command);
+  return report.html(explained.title, take_text(command, "command"));
 }
 
 Explained survey(const Explainable& input) {
@@ -102,31 +111,15 @@ Explained explain_steps(const nb::kwargs& given) {
 }  // namespace
 
 void bind_explain(nb::module_& module) {
-  nb::class_<Explained>(module, "_Explained")
-      .def(
-          "title", [](const Explained& self) { return nb::str(self.title.data(), self.title.size()); },
-          nb::sig("def title(self) -> str"))
-      .def(
-          "text",
-          [](const Explained& self, nb::handle width) {
-            const TextStyle style{.width = take_count(width, "width")};
-            return std::visit([&](const auto& what) { return to_text(what, style); }, self.what);
-          },
-          "width"_a, nb::sig("def text(self, width: int) -> str"))
-      .def(
-          "json",
-          [](const Explained& self) { return std::visit([](const auto& what) { return to_json(what); }, self.what); },
-          nb::sig("def json(self) -> str"))
-      .def(
-          "html",
-          [](const Explained& self, nb::handle command) { return html_of(self, take_text(command, "command")); },
-          "command"_a, nb::sig("def html(self, command: str) -> str"));
-  module.def("_explain_text", &explain_text, "embedder"_a, "text"_a,
-             nb::sig("def _explain_text(embedder: _Embedder, text: str) -> _Explained"));
-  module.def("_explain_translation", &explain_translation, "translator"_a, "text"_a,
-             nb::sig("def _explain_translation(translator: _Translator, text: str) -> _Explained"));
-  module.def("_explain_steps", &explain_steps, "keywords"_a,
-             nb::sig("def _explain_steps(**keywords: typing.Any) -> _Explained"));
+  add_class<Explained>(module, "_Explained")
+      .def("title", [](const Explained& self) { return nb::str(self.title.data(), self.title.size()); })
+      .def("text", &text_of_width, "width"_a)
+      .def("json", &json_of)
+      .def("html", &html_of, "command"_a);
+  Described(module)
+      .def("_explain_text", &explain_text, "embedder"_a, "text"_a)
+      .def("_explain_translation", &explain_translation, "translator"_a, "text"_a)
+      .def("_explain_steps", &explain_steps, "keywords"_a);
 }
 
 }  // namespace qkv::python

@@ -9,8 +9,7 @@
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
-#include "calls.h"
-#include "keywords.h"
+#include "generation.h"
 
 namespace qkv::python {
 namespace {
@@ -29,19 +28,13 @@ std::vector<LayerHead> take_heads(const TensorView& given) {
 }
 
 // Sampling begins as the folder has it.
-GeneratorOptions take_generator_options(const Generator& generator, const nb::kwargs& given) {
+GeneratorOptions take_generator_options(const Generator& generator, nb::handle stop_strings, const nb::kwargs& given) {
   GeneratorOptions options;
-  std::optional<double> temperature, top_p, min_p;
-  std::optional<std::int64_t> top_k;
-  std::optional<std::uint64_t> seed;
+  std::optional<double> min_p;
   Keywords keywords("generate", given);
   keywords.read("max_new_tokens", options.max_new_tokens);
   keywords.read("max_length", options.max_length);
-  keywords.read("temperature", temperature);
-  keywords.read("top_k", top_k);
-  keywords.read("top_p", top_p);
   keywords.read("min_p", min_p);
-  keywords.read("seed", seed);
   keywords.read("greedy", options.greedy);
   keywords.read("repetition_penalty", options.repetition_penalty);
   keywords.read("beams", options.beams);
@@ -52,15 +45,12 @@ GeneratorOptions take_generator_options(const Generator& generator, const nb::kw
   keywords.read_integers("heads", heads);
   if (heads) options.heads = take_heads(heads);
   keywords.read_threads(options.threads);
+  const Sampling begin = generator.sampling().value_or(Sampling{});
+  options.sampling = read_sampling(keywords, begin);
+  if (min_p) options.sampling = options.sampling.value_or(begin);
+  if (min_p) options.sampling->min_p = *min_p;
   keywords.finish();
-  if (temperature || top_k || top_p || min_p || seed) {
-    Sampling& sampling = options.sampling.emplace(generator.sampling().value_or(Sampling{}));
-    sampling.temperature = temperature.value_or(sampling.temperature);
-    sampling.top_k = top_k.value_or(sampling.top_k);
-    sampling.top_p = top_p.value_or(sampling.top_p);
-    sampling.min_p = min_p.value_or(sampling.min_p);
-    sampling.seed = seed.value_or(sampling.seed);
-  }
+  options.stop_strings = take_texts(stop_strings, "stop_strings");
   return options;
 }
 
@@ -68,48 +58,31 @@ const char* name_of(EndOfText end) {
   return end == EndOfText::end_token ? "end_token" : end == EndOfText::stop_string ? "stop_string" : "length";
 }
 
-// Of each prompt its texts, a dict each.
-template <class Find>
-nb::list texts_of(const Find& find) {
-  std::vector<std::vector<GeneratedText>> found;
-  run_released(kLongOperations, [&] { found = find(); });
-  nb::list results;
-  for (auto& best : found) {
-    nb::list list;
-    for (GeneratedText& each : best) {
-      nb::list ids;
-      for (const std::int64_t id : each.ids) ids.append(nb::int_(id));
-      nb::list weights;
-      for (Tensor& rows : each.weights) weights.append(give_array(std::move(rows), Kind::numpy));
-      list.append(dict_of("text", each.text, "ids", ids, "log_probability", each.log_probability, "score", each.score,
-                          "end", name_of(each.end), "weights", weights));
-    }
-    results.append(list);
-  }
-  return results;
+nb::dict text_found(GeneratedText& each) {
+  nb::list weights;
+  for (Tensor& rows : each.weights) weights.append(give_array(std::move(rows), Kind::numpy));
+  return dict_of("text", each.text, "ids", numbers_of(each.ids), "log_probability", each.log_probability, "score",
+                 each.score, "end", name_of(each.end), "weights", weights);
 }
 
 nb::list generate_texts(const Generator& generator, nb::handle prompts, nb::handle stop_strings,
                         const nb::kwargs& keywords) {
   const std::vector<std::string> all = take_texts(prompts, "prompts");
-  GeneratorOptions options = take_generator_options(generator, keywords);
-  options.stop_strings = take_texts(stop_strings, "stop_strings");
-  return texts_of([&] { return generator.generate(all, options); });
+  const GeneratorOptions options = take_generator_options(generator, stop_strings, keywords);
+  return found_by([&] { return generator.generate(all, options); }, text_found);
 }
 
 nb::list generate_ids(const Generator& generator, nb::handle prompts, nb::handle stop_strings,
                       const nb::kwargs& keywords) {
   const std::vector<std::vector<std::int32_t>> all = take_id_lists(prompts, "prompts");
-  GeneratorOptions options = take_generator_options(generator, keywords);
-  options.stop_strings = take_texts(stop_strings, "stop_strings");
-  return texts_of([&] { return generator.generate_ids(all, options); });
+  const GeneratorOptions options = take_generator_options(generator, stop_strings, keywords);
+  return found_by([&] { return generator.generate_ids(all, options); }, text_found);
 }
 
 // What the text grows by goes to a function, which must not raise; writing ends where the source is asked to stop.
 void stream(const Generator& generator, const std::string& prompt, nb::handle stop_strings, nb::handle on_text,
             const std::stop_source& stop, const nb::kwargs& keywords) {
-  GeneratorOptions options = take_generator_options(generator, keywords);
-  options.stop_strings = take_texts(stop_strings, "stop_strings");
+  GeneratorOptions options = take_generator_options(generator, stop_strings, keywords);
   options.stop = stop.get_token();
   options.on_text = [on_text](std::size_t, std::string_view text) {
     const nb::gil_scoped_acquire lock;
@@ -121,31 +94,15 @@ void stream(const Generator& generator, const std::string& prompt, nb::handle st
 }  // namespace
 
 void bind_generator(nb::module_& module) {
-  nb::class_<std::stop_source>(module, "_StopSource")
-      .def(nb::init<>())
+  add_class<std::stop_source>(module, "_StopSource")
+      .def("__init__", [](std::stop_source* place) { new (place) std::stop_source(); })
       .def("request_stop", [](std::stop_source& source) { source.request_stop(); });
-  nb::class_<Generator>(module, "_Generator")
-      .def(
-          "__init__",
-          [](Generator* place, nb::handle folder, nb::handle weights) {
-            const std::string path = take_text(folder, "folder");
-            const auto chosen = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
-            load_released(place, [&] { return Generator::load(path, chosen); });
-          },
-          "folder"_a, "weights"_a, nb::sig("def __init__(self, folder: str, weights: str) -> None"))
-      .def("generate", &generate_texts, "prompts"_a, "stop_strings"_a, "keywords"_a,
-           nb::sig("def generate(self, prompts: collections.abc.Iterable[str], stop_strings: "
-                   "collections.abc.Iterable[str], **keywords: object) -> list[list[dict[str, typing.Any]]]"))
-      .def("generate_ids", &generate_ids, "prompts"_a, "stop_strings"_a, "keywords"_a,
-           nb::sig("def generate_ids(self, prompts: collections.abc.Iterable[collections.abc.Iterable[int]], "
-                   "stop_strings: collections.abc.Iterable[str], **keywords: object) -> list[list[dict[str, "
-                   "typing.Any]]]"))
-      .def("stream", &stream, "prompt"_a, "stop_strings"_a, "on_text"_a, "stop"_a, "keywords"_a,
-           nb::sig("def stream(self, prompt: str, stop_strings: collections.abc.Iterable[str], on_text: "
-                   "collections.abc.Callable[[str], object], stop: _StopSource, **keywords: object) -> None"))
-      .def(
-          "tokenizer", [](const Generator& generator) { return Tokenizer(generator.tokenizer()); },
-          nb::sig("def tokenizer(self) -> _Tokenizer"));
+  add_class<Generator>(module, "_Generator")
+      .def("__init__", &load_weights<Generator>, "folder"_a, "weights"_a)
+      .def("generate", &generate_texts, "prompts"_a, "stop_strings"_a, "keywords"_a)
+      .def("generate_ids", &generate_ids, "prompts"_a, "stop_strings"_a, "keywords"_a)
+      .def("stream", &stream, "prompt"_a, "stop_strings"_a, "on_text"_a, "stop"_a, "keywords"_a)
+      .def("tokenizer", [](const Generator& generator) { return Tokenizer(generator.tokenizer()); });
 }
 
 }  // namespace qkv::python

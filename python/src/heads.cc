@@ -25,15 +25,13 @@ MultiHeadAttentionConfig read_config(Keywords& keywords) {
   return config;
 }
 
-struct HeadsCall : LayerCall {
-  MultiHeadAttentionOptions options{};
-  TensorView offsets_query{}, offsets_key{};
-  MultiHeadAttentionSaved saved{};
+struct HeadsCall : CallOf<MultiHeadAttentionOptions, MultiHeadAttentionSaved> {
+  using CallOf::CallOf;
 
   // Keys are queries, and values keys, unless given.
-  Sequences query() const { return {input(0), offsets_query}; }
-  Sequences key() const { return arrays.size() > 1 ? Sequences(input(1), offsets_key) : query(); }
-  Sequences value() const { return arrays.size() > 2 ? Sequences(input(2), offsets_key) : key(); }
+  Sequences query() const { return sequences(0); }
+  Sequences key() const { return arrays.size() > 1 ? sequences(1) : query(); }
+  Sequences value() const { return arrays.size() > 2 ? Sequences(input(2), offsets[1]) : key(); }
 };
 
 // Optional outputs: [batch, heads, q_len, k_len], and without heads.
@@ -63,90 +61,52 @@ Tensor weights_place(const MultiHeadAttention& layer, const HeadsCall& call, boo
 }
 
 nb::object forward_heads(nb::handle self, nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& given) {
-  const auto& layer = core_of<MultiHeadAttention>(self);
-  const auto call = std::make_shared<HeadsCall>();
-  call->arrays.push_back(take_floats(query, "query"));
+  auto& layer = core_of<MultiHeadAttention>(self);
+  const auto call = call_of<HeadsCall>({{query, "query"}});
   if (!key.is_none()) call->arrays.push_back(take_floats(key, "key"));
   if (!value.is_none()) {
     if (key.is_none()) throw std::invalid_argument("MultiHeadAttention: value needs key");
     call->arrays.push_back(take_floats(value, "value"));
   }
   Keywords keywords("MultiHeadAttention", given);
-  bool save = false, need_weights = false, average_weights = true;
+  bool need_weights = false, average_weights = true;
   keywords.read("mask", call->options.mask);
   keywords.read("bias", call->options.bias);
-  keywords.read_offsets("offsets_query", call->offsets_query);
-  keywords.read_offsets("offsets_key", call->offsets_key);
-  keywords.read_threads(call->options.threads);
+  keywords.read_offsets("offsets_query", call->offsets[0]);
+  keywords.read_offsets("offsets_key", call->offsets[1]);
   keywords.read("need_weights", need_weights);
   keywords.read("average_weights", average_weights);
-  keywords.read("save", save);
-  keywords.read_dropout(call->options.dropout);
-  keywords.finish();
-  call->others = keywords.arrays();
-
-  Tensor out, weights;
-  MultiHeadAttentionOptions options = call->options;
-  if (need_weights) {
-    weights = weights_place(layer, *call, !average_weights);
-    (average_weights ? options.mean_weights : options.weights) = weights;
-  }
-  run_released(layer_operations(call->query(), layer.config().model_dim), [&] {
-    out = save ? layer.forward(call->query(), call->key(), call->value(), options, call->saved)
-               : layer.forward(call->query(), call->key(), call->value(), options);
-  });
-  nb::object result = give_array(std::move(out), call->kind());
-  if (need_weights) result = nb::make_tuple(result, give_array(std::move(weights), call->kind()));
-  if (!save) return result;
-  return give_saved(result, self, [call, &core = core_of<MultiHeadAttention>(self)](nb::handle grad_out) -> nb::object {
-    const Array gradient = take_floats(grad_out, "grad_out");
-    std::vector<TensorView> inputs;
-    for (const Array& array : call->arrays) inputs.push_back(array.view);
-    InputGradients to(inputs);
-    const std::size_t last = inputs.size() - 1;
-    run_released(3 * layer_operations(call->query(), core.config().model_dim), [&] {
-      core.backward(call->query(), call->key(), call->value(), call->options, call->saved, gradient.view,
-                    {.query = to[0], .key = to[std::min<std::size_t>(1, last)], .value = to[last]});
-    });
-    return to.give(call->kind());
-  });
+  keywords.read_dropout(call->dropout);
+  call->finish(keywords);
+  call->options.threads = call->threads;
+  call->options.dropout = call->dropout;
+  return run_layer(
+      self, call, layer_operations(call->query(), layer.config().model_dim),
+      [&](HeadsCall& c) {
+        MultiHeadAttentionOptions options = c.options;
+        Tensor weights;
+        if (need_weights) {
+          weights = weights_place(layer, c, !average_weights);
+          (average_weights ? options.mean_weights : options.weights) = weights;
+        }
+        Tensor out = c.save ? layer.forward(c.query(), c.key(), c.value(), options, c.saved)
+                            : layer.forward(c.query(), c.key(), c.value(), options);
+        return need_weights ? list_of(std::move(out), std::move(weights)) : list_of(std::move(out));
+      },
+      [&layer](HeadsCall& c, const std::vector<TensorView>& grad_out) {
+        std::vector<Tensor> to;
+        for (const Array& array : c.arrays) to.push_back(Tensor::zeros(array.view.shape(), array.view.dtype()));
+        layer.backward(c.query(), c.key(), c.value(), c.options, c.saved, grad_out[0],
+                       {.query = to[0], .key = to[std::min<std::size_t>(1, to.size() - 1)], .value = to.back()});
+        return to;
+      });
 }
 
 }  // namespace
 
 void bind_heads(nb::module_& module) {
-  add_layer<MultiHeadAttention>(
-      module, "MultiHeadAttention",
-      "def __init__(self, *, model_dim: int, " QKV_HEAD_KEYWORDS
-      ", key_input_dim: int | None = None, value_input_dim: int | None = None, out_dim: int | None = None, bias_kv: "
-      "bool = False, zero_attention: "
-      "bool "
-      "= False, scheme: typing.Literal['packed', 'per_head', 'two_stage'] = 'packed', " QKV_LAYER_KEYWORDS ") -> None",
-      R"(Many attentions side by side: project to heads, attend, merge, project out.
-
-Parameters and results are those of torch.nn.MultiheadAttention, but for masks, which are qkv's (True may attend), and
-for rows that see no key, which are 0 before the output projection. Sizes that are not given are those of model_dim, kv_heads that
-of heads, head_dim model_dim / heads. Fresh weights are drawn from seed as torch draws its own.
-
->>> import numpy, qkv
->>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
->>> layer(numpy.ones((1, 3, 8), "f"), mask=qkv.Mask.causal()).shape
-(1, 3, 8)
->>> sorted(layer.state_dict())
-['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']
-)",
-      read_config)
-      .def(
-          "__call__", &forward_heads, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a,
-          nb::sig("def __call__(self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: "
-                  "AnyMask = None, bias: AnyBias = None, offsets_query: Array | None = "
-                  "None, offsets_key: Array | None "
-                  "= None, dropout: float = 0.0, seed: int | None = None, need_weights: bool = False, average_weights: "
-                  "bool = True, threads: int | None = None, save: bool = False) -> typing.Any"),
-          "query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + "
-          "1]; keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, "
-          "q_len, k_len] or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for "
-          "backward().");
+  add_layer<MultiHeadAttention>(module, "MultiHeadAttention", read_config)
+      .def("__call__", &forward_heads, "query"_a, "key"_a = nb::none(), "value"_a = nb::none(), "keywords"_a);
 }
 
 }  // namespace qkv::python

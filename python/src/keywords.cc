@@ -6,11 +6,14 @@
 
 #include <algorithm>
 
+#include "attention/options/mask_kinds.h"
+
 namespace qkv::python {
 
 nb::handle Keywords::take(const char* name) {
-  known_.emplace_back(name);
+  if (found_.size() == nb::len(given_)) return {};
   const nb::handle value = PyDict_GetItemString(given_.ptr(), name);
+  if (value.is_valid()) found_.emplace_back(name);
   return value.is_valid() && value.is_none() ? nb::handle() : value;
 }
 
@@ -40,7 +43,7 @@ void Keywords::read_integers(const char* name, TensorView& to) {
 }
 
 void Keywords::read_floats(const char* name, TensorView& to) {
-  if (const nb::handle value = take(name); value.is_valid()) to = arrays_.emplace_back(take_floats(value, name)).view;
+  if (const nb::handle value = take(name); value.is_valid()) to = arrays_.emplace_back(take_floats_(value, name)).view;
 }
 
 void Keywords::read_offsets(const char* name, TensorView& to) {
@@ -57,12 +60,19 @@ void Keywords::read_dropout(Dropout& to) {
   to.seed = seed.value_or(0);
 }
 
-void Keywords::finish() const {
-  for (const auto& [key, value] : given_) {
-    const std::string name = nb::cast<std::string>(key);
-    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'", function_, name));
+std::vector<Array> Keywords::finish() {
+  if (found_.size() < nb::len(given_)) {
+    for (const auto& [key, value] : given_) {
+      const std::string_view name = text_of(key, "a keyword");
+      if (std::ranges::find(found_, name) != found_.end()) continue;
+      // What other functions take by itself, and this one in a mask.
+      const bool is_mask =
+          takes_masks_ && std::ranges::find(mask_kinds(), name, &MaskDescription::name) != mask_kinds().end();
+      const std::string hint = is_mask ? fmt::format("; mask=qkv.Mask.{}(...) is one", name) : "";
+      throw TypeError(fmt::format("{}() got an unexpected keyword argument '{}'{}", function_, name, hint));
+    }
   }
+  return std::move(arrays_);
 }
 
 }  // namespace qkv::python

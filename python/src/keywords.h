@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "qkv/attention/bias.h"
 #include "qkv/attention/dropout.h"
 #include "qkv/attention/mask.h"
+#include "qkv/attention/score.h"
 #include "qkv/pictures.h"
 #include "values.h"
 
@@ -24,12 +26,15 @@ namespace qkv::python {
 
 class Keywords {
  public:
-  Keywords(std::string function, nb::kwargs given) : function_(std::move(function)), given_(std::move(given)) {}
+  // `how`: arrays of floats are read by it.
+  Keywords(std::string function, nb::dict given, TakeFloats how = &take_floats)
+      : function_(std::move(function)), given_(std::move(given)), take_floats_(how) {}
 
   // One that is not given leaves its place as it is, as None does: a whole number, another number, a bool, a text, a
-  // seed, (height, width) or one number for both, two numbers, a mask or a bias.
+  // seed, (height, width) or one number for both, two numbers, a mask, a bias, a score or any object.
   template <class Value>
   void read(const char* name, Value& to) {
+    takes_masks_ |= std::is_same_v<Value, Mask>;
     if (const nb::handle value = take(name); value.is_valid()) set(to, value, name);
   }
   void read_threads(int& to);
@@ -45,10 +50,8 @@ class Keywords {
     if (const nb::handle value = take(name); value.is_valid()) to = take_choice<Choice>(value, name, choices);
   }
 
-  // TypeError if one is left.
-  void finish() const;
-  // What the views that were read borrow from.
-  const std::vector<Array>& arrays() const { return arrays_; }
+  // TypeError if one is left. Gives what the views that were read borrow from.
+  std::vector<Array> finish();
 
  private:
   nb::handle take(const char* name);  // not valid: not given, or None
@@ -64,11 +67,15 @@ class Keywords {
   void set(PictureSize& to, nb::handle value, const char* name);
   void set(std::optional<std::array<std::int64_t, 2>>& to, nb::handle value, const char* name);
   void set(Mask& to, nb::handle value, const char* name) { to = keep(take_mask(value, name), arrays_); }
-  void set(Bias& to, nb::handle value, const char* name) { to = keep(take_bias(value, name), arrays_); }
+  void set(Bias& to, nb::handle value, const char* name) { to = keep(take_bias(value, name, take_floats_), arrays_); }
+  void set(Score& to, nb::handle value, const char* name) { to = keep(take_score(value, name, take_floats_), arrays_); }
+  void set(nb::object& to, nb::handle value, const char*) { to = nb::borrow(value); }
 
   std::string function_;
-  nb::kwargs given_;
-  std::vector<std::string> known_{};
+  nb::dict given_;
+  TakeFloats take_floats_;
+  bool takes_masks_ = false;
+  std::vector<std::string_view> found_{};  // of those that are given
   std::vector<Array> arrays_{};
 };
 

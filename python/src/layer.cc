@@ -84,24 +84,46 @@ Weights take_weights(Keywords& keywords) {
   return initial_weights(seed.value_or(0), dtype);
 }
 
+void LayerCall::finish(Keywords& keywords) {
+  keywords.read_threads(threads);
+  keywords.read("save", save);
+  others = keywords.finish();
+}
+
+void LayerCall::finish_with_dropout(Keywords& keywords) {
+  keywords.read_dropout(dropout);
+  finish(keywords);
+  if (dropout.p != 0 && !save) throw std::invalid_argument("dropout is for training, with save=True");
+}
+
+nb::object give_results(std::vector<Tensor> results, Kind kind, bool as_tuple) {
+  nb::list given;
+  for (Tensor& result : results) given.append(give_array(std::move(result), kind));
+  return as_tuple || nb::len(given) > 1 ? nb::object(nb::tuple(given)) : nb::object(given[0]);
+}
+
+std::vector<TensorView> take_gradients(nb::handle grad_out, std::size_t count, std::vector<Array>& arrays) {
+  const bool is_tuple = count > 1 && PyTuple_Check(grad_out.ptr());
+  const nb::tuple parts = is_tuple ? nb::borrow<nb::tuple>(grad_out) : nb::make_tuple(grad_out);
+  if (nb::len(parts) > count) throw std::invalid_argument("backward: grad_out has more parts than there are results");
+  std::vector<TensorView> views(count);
+  for (std::size_t i = 0; i < nb::len(parts); ++i) {
+    const nb::object part = parts[i];
+    if (is_tuple && part.is_none()) continue;
+    views[i] = arrays.emplace_back(take_floats(part, i == 0 ? "grad_out" : fmt::format("grad_out[{}]", i))).view;
+  }
+  return views;
+}
+
 void bind_any_layer(nb::module_& module) {
-  nb::class_<Saved>(module, "Saved", "What a call of a layer with save=True keeps for backward().");
-  nb::class_<AnyLayer>(module, "Layer", "What all layers have: parameters, and their gradients.")
-      .def("state_dict", &values_of, nb::sig("def state_dict(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
-           "The parameters by torch's names (copies).")
-      .def(
-          "load_state_dict", &load_values, "state"_a,
-          nb::sig("def load_state_dict(self, state: collections.abc.Mapping[str, Array]) -> None"),
-          "Copies arrays into the parameters, in their type. ValueError for names that are missing or unknown, and for "
-          "other shapes; nothing has changed then.")
-      .def("gradients", &gradients_of, nb::sig("def gradients(self) -> dict[str, numpy.typing.NDArray[typing.Any]]"),
-           "What backward() added up for each parameter since zero_grad() (copies).")
-      .def("zero_grad", &clear_gradients, nb::sig("def zero_grad(self) -> None"), "Makes all gradients zero.")
-      .def("backward", &backward_of, "saved"_a, "grad_out"_a,
-           nb::sig("def backward(self, saved: Saved, grad_out: Array) -> tuple[typing.Any, ...]"),
-           "From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to "
-           "gradients().")
-      .def("__reduce__", &reduced, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+  add_class<Saved>(module, "Saved");
+  add_class<AnyLayer>(module, "Layer")
+      .def("state_dict", &values_of)
+      .def("load_state_dict", &load_values, "state"_a)
+      .def("gradients", &gradients_of)
+      .def("zero_grad", &clear_gradients)
+      .def("backward", &backward_of, "saved"_a, "grad_out"_a)
+      .def("__reduce__", &reduced);
 }
 
 }  // namespace qkv::python

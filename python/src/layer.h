@@ -4,7 +4,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <concepts>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -40,7 +42,7 @@ struct Layer : AnyLayer {
   void update(const ParameterUpdater& updater) override { core.update(updater); }
 };
 
-// What a call with save=True gives beside the output.
+// What a call with save=True gives besides the output.
 struct Saved {
   nb::object layer{};
   std::function<nb::object(nb::handle grad_out)> backward{};
@@ -54,43 +56,76 @@ Core& core_of(nb::handle layer) {
   return nb::cast<Layer<Core>&>(layer).core;
 }
 
-// A call of a layer: its inputs and results, for as long as backward() needs them.
+using Inputs = std::initializer_list<std::pair<nb::handle, const char*>>;  // with their names
+
+// A call of a layer: what it was given, for as long as backward() needs it.
 struct LayerCall {
   std::vector<Array> arrays{};  // inputs, in the order of the parameters
   std::vector<Array> others{};  // of keywords
+  TensorView offsets[2]{};      // of the inputs that are ragged
+  Dropout dropout{};
+  int threads = 0;
+  bool save = false;
 
+  explicit LayerCall(Inputs inputs) {
+    for (const auto& [array, name] : inputs) arrays.push_back(take_floats(array, name));
+  }
   const TensorView& input(std::size_t i) const { return arrays[i].view; }
-  Kind kind() const { return arrays.front().kind; }
+  Sequences sequences(std::size_t i) const { return {input(i), offsets[i]}; }
+  // The last of the keywords: threads and save.
+  void finish(Keywords& keywords);
+  // The same and dropout. ValueError for it without save.
+  void finish_with_dropout(Keywords& keywords);
 };
 
-// (out, saved), as a call with save=True gives them.
-template <class Backward>
-nb::object give_saved(nb::object out, nb::handle layer, Backward backward) {
-  return nb::make_tuple(std::move(out), Saved{nb::borrow(layer), std::move(backward)});
+// The same with the options of a forward pass, and what it saves.
+template <class Options, class PassSaved>
+struct CallOf : LayerCall {
+  Options options{};
+  PassSaved saved{};
+
+  using LayerCall::LayerCall;
+};
+
+template <class Call>
+auto call_of(Inputs inputs) {
+  return std::make_shared<Call>(inputs);
 }
 
-// Zeros of the shapes of these inputs, and what they become, as a tuple.
-class InputGradients {
- public:
-  explicit InputGradients(std::vector<TensorView> inputs) {
-    for (const TensorView& input : inputs) tensors_.push_back(Tensor::zeros(input.shape(), input.dtype()));
-  }
-  Tensor& operator[](std::size_t i) { return tensors_[i]; }
-  nb::tuple give(Kind kind) {
-    nb::list given;
-    for (Tensor& tensor : tensors_) given.append(give_array(std::move(tensor), kind));
-    return nb::tuple(given);
-  }
+std::vector<Tensor> list_of(std::same_as<Tensor> auto... tensors) {
+  std::vector<Tensor> all;
+  (all.push_back(std::move(tensors)), ...);
+  return all;
+}
 
- private:
-  std::vector<Tensor> tensors_{};
-};
+// One result alone, several as a tuple.
+nb::object give_results(std::vector<Tensor> results, Kind kind, bool as_tuple);
+// Views of the gradients in `grad_out`: one, or of a tuple at most `count`, where None is an empty view.
+std::vector<TensorView> take_gradients(nb::handle grad_out, std::size_t count, std::vector<Array>& arrays);
+
+// A call of the layer `self`: what `forward` gives of `call`, both as lists of tensors, and with save what backward()
+// needs; `backward` makes the gradients of inputs of those of the first `outputs` results.
+template <class Call, class Forward, class Backward>
+nb::object run_layer(nb::handle self, const std::shared_ptr<Call>& call, double operations, const Forward& forward,
+                     const Backward& backward, std::size_t outputs = 1) {
+  std::vector<Tensor> results;
+  run_released(operations, [&] { results = forward(*call); });
+  const Kind kind = call->arrays.front().kind;
+  nb::object given = give_results(std::move(results), kind, outputs > 1);
+  if (!call->save) return given;
+  return nb::make_tuple(given, Saved{nb::borrow(self), [=](nb::handle grad_out) -> nb::object {
+                                       std::vector<Array> arrays;
+                                       const auto views = take_gradients(grad_out, outputs, arrays);
+                                       std::vector<Tensor> gradients;
+                                       run_released(3 * operations, [&] { gradients = backward(*call, views); });
+                                       return give_results(std::move(gradients), kind, true);
+                                     }});
+}
 
 // A class of layers: `read` fills the config from keywords.
 template <class Core, class Read>
-nb::class_<Layer<Core>, AnyLayer> add_layer(nb::module_& module, const char* name, const char* init,
-                                            const char* documentation, Read read) {
-  nb::class_<Layer<Core>, AnyLayer> layer(module, name, documentation);
+auto add_layer(nb::module_& module, const char* name, Read read) {
+  auto layer = add_class<Layer<Core>, AnyLayer>(module, name);
   layer.def(
       "__init__",
       [name, read](Layer<Core>* place, const nb::kwargs& given) {
@@ -100,7 +135,7 @@ nb::class_<Layer<Core>, AnyLayer> add_layer(nb::module_& module, const char* nam
         keywords.finish();
         new (place) Layer<Core>(Core(config, weights), nb::dict(given));
       },
-      "config"_a, nb::sig(init));
+      "config"_a);
   return layer;
 }
 

@@ -24,12 +24,6 @@ void read_heads(Keywords& keywords, Config& config) {
   keywords.read("window", window);
   if (window) config.window = AttentionWindow{.left = (*window)[0], .right = (*window)[1]};
 }
-#define QKV_HEAD_KEYWORDS                                                                                             \
-  "heads: int = 1, kv_heads: int | None = None, head_dim: int | None = None, bias: bool = True, scale: float | None " \
-  "= None, soft_cap: "                                                                                                \
-  "float = 0.0, rotary_base: float | None = None, rotary_pairs: typing.Literal['halves', 'neighbours'] = "            \
-  "'halves', window: tuple[int, int] | None = None"
-#define QKV_LAYER_KEYWORDS "seed: int | None = None, dtype: typing.Literal['float32', 'float64'] = 'float32'"
 
 // Of the products of all rows with matrices of this size, about.
 inline double layer_operations(const Sequences& x, std::int64_t dim) {

@@ -104,13 +104,10 @@ MaskValue take_mask(nb::handle object, std::string_view name) {
 }
 
 void bind_masks(nb::module_& module) {
-  module.def(
-      "_checked", &checked, "kind"_a, "name"_a, "arguments"_a,
-      nb::sig("def _checked(kind: str, name: str, arguments: tuple[typing.Any, ...]) -> tuple[typing.Any, ...]"));
-  module.def("_parts", &operand, "kind"_a, "name"_a, "operand"_a,
-             nb::sig("def _parts(kind: str, name: str, operand: object) -> tuple[tuple[str, tuple[typing.Any, ...]], "
-                     "...]"));
-  nb::class_<CompiledMask>(module, "_CompiledMask")
+  Described(module)
+      .def("_checked", &checked, "kind"_a, "name"_a, "arguments"_a)
+      .def("_parts", &operand, "kind"_a, "name"_a, "operand"_a);
+  add_class<CompiledMask>(module, "_CompiledMask")
       .def(
           "__init__",
           [](CompiledMask* place, nb::handle mask, nb::handle threads) {
@@ -118,14 +115,11 @@ void bind_masks(nb::module_& module) {
             read.value = read.value.compiled(take_threads(threads));
             new (place) CompiledMask{std::move(read), nb::borrow(mask)};
           },
-          "mask"_a, "threads"_a, nb::sig("def __init__(self, mask: object, threads: int | None) -> None"))
-      .def(
-          "__reduce__",
-          [](nb::handle self) {
-            const auto& compiled = nb::cast<const CompiledMask&>(self);
-            return nb::make_tuple(nb::object(self.attr("__class__")), nb::make_tuple(compiled.mask, nb::none()));
-          },
-          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+          "mask"_a, "threads"_a)
+      .def("__reduce__", [](nb::handle self) {
+        const auto& compiled = nb::cast<const CompiledMask&>(self);
+        return nb::make_tuple(nb::object(self.attr("__class__")), nb::make_tuple(compiled.mask, nb::none()));
+      });
 }
 
 }  // namespace qkv::python

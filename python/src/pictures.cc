@@ -1,6 +1,7 @@
 // Vit and PictureClassifier.
 #include <fmt/format.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "arguments.h"
 #include "arrays.h"
@@ -22,14 +23,20 @@ double operations_of(const Vit& model, const TensorView& pictures) {
          (4 * dim * dim + 2 * dim * ff);
 }
 
-// `run`: forward() or logits() of the model.
-template <class Run>
-nb::object run_model(const Vit& model, nb::handle pictures, nb::handle threads, const Run& run) {
+// forward() or logits() of the model.
+template <auto kRun>
+nb::object run_model(const Vit& model, nb::handle pictures, nb::handle threads) {
   const Array array = take_floats(pictures, "pictures");
   VitOptions options{.threads = take_threads(threads)};
   Tensor out;
-  run_released(operations_of(model, array.view), [&] { out = run(array.view, options); });
+  run_released(operations_of(model, array.view), [&] { out = (model.*kRun)(array.view, options, nullptr); });
   return give_array(std::move(out), array.kind);
+}
+
+Array take_picture(nb::handle picture, const char* rule) {
+  Array array = take_array(picture, "picture");
+  if (array.view.dtype() != Dtype::u8) throw TypeError(rule);
+  return array;
 }
 
 nb::list classify(const PictureClassifier& classifier, nb::handle picture, nb::handle top, nb::handle threads) {
@@ -38,8 +45,7 @@ nb::list classify(const PictureClassifier& classifier, nb::handle picture, nb::h
   if (PyUnicode_Check(picture.ptr())) {
     read = read_picture(take_text(picture, "picture"));
   } else {
-    array = take_array(picture, "picture");
-    if (array.view.dtype() != Dtype::u8) throw TypeError("picture must be uint8 [height, width, 3], or a file's path");
+    array = take_picture(picture, "picture must be uint8 [height, width, 3], or a file's path");
   }
   const std::int64_t count = take_whole(top, "top");
   VitOptions options{.threads = take_threads(threads)};
@@ -55,49 +61,24 @@ nb::list classify(const PictureClassifier& classifier, nb::handle picture, nb::h
 }  // namespace
 
 void bind_pictures(nb::module_& module) {
-  nb::class_<Vit>(module, "_Vit")
-      .def("__init__", &load_folder<Vit>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
-      .def(
-          "forward",
-          [](const Vit& model, nb::handle pictures, nb::handle threads) {
-            return run_model(model, pictures, threads, [&](const TensorView& view, const VitOptions& options) {
-              return model.forward(view, options);
-            });
-          },
-          "pictures"_a, "threads"_a, nb::sig("def forward(self, pictures: Array, threads: int | None) -> typing.Any"))
-      .def(
-          "logits",
-          [](const Vit& model, nb::handle pictures, nb::handle threads) {
-            return run_model(model, pictures, threads, [&](const TensorView& view, const VitOptions& options) {
-              return model.logits(view, options);
-            });
-          },
-          "pictures"_a, "threads"_a, nb::sig("def logits(self, pictures: Array, threads: int | None) -> typing.Any"))
-      .def(
-          "labels",
-          [](const Vit& model) {
-            nb::list labels;
-            for (const std::string& label : model.config().labels) labels.append(nb::str(label.data(), label.size()));
-            return labels;
-          },
-          nb::sig("def labels(self) -> list[str]"))
-      .def(
-          "picture_size",
-          [](const Vit& model) { return nb::make_tuple(model.config().picture.height, model.config().picture.width); },
-          nb::sig("def picture_size(self) -> tuple[int, int]"));
-  nb::class_<PictureClassifier>(module, "_PictureClassifier")
-      .def("__init__", &load_folder<PictureClassifier>, "folder"_a, nb::sig("def __init__(self, folder: str) -> None"))
+  add_class<Vit>(module, "_Vit")
+      .def("__init__", &load_folder<Vit>, "folder"_a)
+      .def("forward", &run_model<&Vit::forward>, "pictures"_a, "threads"_a)
+      .def("logits", &run_model<&Vit::logits>, "pictures"_a, "threads"_a)
+      .def("labels", [](const Vit& model) { return model.config().labels; })
+      .def("picture_size", [](const Vit& model) {
+        return nb::make_tuple(model.config().picture.height, model.config().picture.width);
+      });
+  add_class<PictureClassifier>(module, "_PictureClassifier")
+      .def("__init__", &load_folder<PictureClassifier>, "folder"_a)
       .def(
           "process",
           [](const PictureClassifier& classifier, nb::handle picture) {
-            const Array array = take_array(picture, "picture");
-            if (array.view.dtype() != Dtype::u8) throw TypeError("picture must be uint8 [height, width, 3]");
+            const Array array = take_picture(picture, "picture must be uint8 [height, width, 3]");
             return give_array(classifier.processor().process(array.view), array.kind);
           },
-          "picture"_a, nb::sig("def process(self, picture: Array) -> typing.Any"))
-      .def("classify", &classify, "picture"_a, "top"_a, "threads"_a,
-           nb::sig(
-               "def classify(self, picture: str | Array, top: int, threads: int | None) -> list[tuple[str, float]]"));
+          "picture"_a)
+      .def("classify", &classify, "picture"_a, "top"_a, "threads"_a);
 }
 
 }  // namespace qkv::python

@@ -9,35 +9,30 @@
 namespace qkv::python {
 namespace {
 
-nb::object plan_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& keywords) {
+nb::object plan_of(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& given) {
   const Array q = take_dense(query, "query"), k = take_dense(key, "key"), v = take_dense(value, "value");
-  const CallOptions call = take_options("plan", keywords, {});
-  AttentionPlan made;
-  run_released(0, [&] { made = plan(q.view, k.view, v.view, call.options); });
+  Keywords keywords("plan", given);
+  const CallOptions call = take_options(keywords);
+  const AttentionPlan made = plan(q.view, k.view, v.view, call.options);
   nb::list remarks;
   for (const std::string& remark : made.remarks) remarks.append(nb::str(remark.c_str()));
   return result_of("Plan")(nb::str(made.kernel.c_str()), nb::str(made.target.c_str()), made.threads, made.workspace,
                            made.tiles, made.skipped_tiles, made.operations, made.bytes, nb::tuple(remarks));
 }
 
-nb::object verify(nb::handle query, nb::handle key, nb::handle value, nb::handle out, const nb::kwargs& keywords) {
+nb::object verify(nb::handle query, nb::handle key, nb::handle value, nb::handle out, const nb::kwargs& given) {
   const Array q = take_dense(query, "query"), k = take_dense(key, "key"), v = take_dense(value, "value");
   const Array output = take_floats(out, "out");
   std::int64_t rows = 64;
-  std::uint64_t rows_seed = 1;
-  const CallOptions call = take_options("verify", keywords, [&](std::string_view name, nb::handle given) {
-    if (name == "rows") {
-      rows = take_whole(given, name);
-    } else if (name == "rows_seed") {
-      rows_seed = take_seed(given, name);
-    } else {
-      return false;
-    }
-    return true;
-  });
+  std::optional<std::uint64_t> seed;
+  Keywords keywords("verify", given);
+  keywords.read("rows", rows);
+  keywords.read("rows_seed", seed);
+  const CallOptions call = take_options(keywords);
   AttentionReceipt receipt;
-  run_released(0,
-               [&] { receipt = verify_attention(q.view, k.view, v.view, output.view, call.options, rows, rows_seed); });
+  run_released(4 * static_cast<double>(rows) * static_cast<double>(k.view.element_count()), [&] {
+    receipt = verify_attention(q.view, k.view, v.view, output.view, call.options, rows, seed.value_or(1));
+  });
   return result_of("Receipt")(receipt.rows, receipt.worst_error, receipt.largest_value, receipt.sequence, receipt.head,
                               receipt.query);
 }
@@ -45,27 +40,9 @@ nb::object verify(nb::handle query, nb::handle key, nb::handle value, nb::handle
 }  // namespace
 
 void bind_plan(nb::module_& module) {
-  module.def("plan", &plan_of, "query"_a, "key"_a, "value"_a, "keywords"_a,
-             nb::sig("def plan(query: Array, key: Array, value: Array, " QKV_CALL_KEYWORDS ") -> Plan"),
-             R"(What attention() with these arguments would do, before anything runs.
-
->>> import numpy, qkv
->>> x = numpy.zeros((4, 256, 64), "f")
->>> qkv.plan(x, x, x, mask=qkv.Mask.causal()).kernel
-'prefill'
-)");
-  module.def("verify", &verify, "query"_a, "key"_a, "value"_a, "out"_a, "keywords"_a,
-             nb::sig("def verify(query: Array, key: Array, value: Array, out: Array, *, rows: int = 64, rows_seed: int "
-                     "= 1, " QKV_CALL_KEYWORDS ") -> Receipt"),
-             R"(Recomputes some rows of an output of attention() in double precision, by plain loops.
-
-rows: how many, drawn at random from rows_seed. The other keywords as attention() had them.
-
->>> import numpy, qkv
->>> x = numpy.ones((2, 8, 4), "f")
->>> qkv.verify(x, x, x, qkv.attention(x, x, x)).worst_error
-0.0
-)");
+  Described(module)
+      .def("plan", &plan_of, "query"_a, "key"_a, "value"_a, "keywords"_a)
+      .def("verify", &verify, "query"_a, "key"_a, "value"_a, "out"_a, "keywords"_a);
 }
 
 }  // namespace qkv::python

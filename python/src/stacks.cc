@@ -8,14 +8,6 @@
 namespace qkv::python {
 namespace {
 
-#define QKV_STACK_KEYWORDS                                                                                             \
-  "model_dim: int, ff_dim: int, " QKV_HEAD_KEYWORDS                                                                    \
-  ", activation: typing.Literal['relu', 'gelu', 'gelu_tanh', 'silu'] = 'relu', epsilon: float = 1e-05, gated: bool = " \
-  "False, norm_order: typing.Literal['post', 'pre', 'both', 'parallel'] = 'post', normalization: "                     \
-  "typing.Literal['layer', 'rms'] = 'layer', layer_scale: bool = False, "
-#define QKV_FORWARD_KEYWORDS \
-  "dropout: float = 0.0, seed: int | None = None, threads: int | None = None, save: bool = False"
-
 TransformerLayerConfig read_layer(Keywords& keywords) {
   TransformerLayerConfig config;
   keywords.read("model_dim", config.model_dim);
@@ -53,82 +45,35 @@ TransformerConfig read_transformer(Keywords& keywords) {
   return config;
 }
 
-// A call of any of the three: one or two inputs, and options that say which mask goes where.
-template <class Options, class CoreSaved>
-struct StacksCall : LayerCall {
-  Options options{};
-  TensorView offsets[2]{};
-  Dropout dropout{};
-  bool save = false;
-  CoreSaved saved{};
-
-  Sequences sequences(std::size_t i) const { return {input(i), offsets[i]}; }
-
-  void read(Keywords& keywords) {
-    keywords.read_threads(options.threads);
-    keywords.read("save", save);
-    keywords.read_dropout(dropout);
-    if (dropout.p != 0 && !save) throw std::invalid_argument("dropout is for training, with save=True");
-    keywords.finish();
-    others = keywords.arrays();
-  }
-};
-
-// Gives what forward() of so many inputs gives.
-template <class Core, int kInputs, class SomeCall, class Backward>
-nb::object run_layer(nb::handle self, const std::shared_ptr<SomeCall>& call, const Backward& backward) {
-  auto& core = core_of<Core>(self);
-  const auto forward = [&](auto&&... more) {
-    if constexpr (kInputs == 1) {
-      return core.forward(call->sequences(0), more...);
-    } else {
-      return core.forward(call->sequences(0), call->sequences(1), more...);
-    }
-  };
-  const double operations =
-      layer_operations(call->sequences(0), call->input(0).rank() > 0 ? call->input(0).size(-1) : 0);
-  Tensor out;
-  auto options = call->options;
-  run_released(6 * operations,
-               [&] { out = call->save ? forward(options, call->dropout, call->saved) : forward(options); });
-  nb::object given = give_array(std::move(out), call->kind());
-  if (!call->save) return given;
-  return give_saved(given, self, [call, &core, backward, operations](nb::handle grad_out) -> nb::object {
-    const Array gradient = take_floats(grad_out, "grad_out");
-    std::vector<Tensor> gradients;
-    run_released(12 * operations, [&] { gradients = backward(core, *call, call->options, gradient.view); });
-    nb::list list;
-    for (Tensor& each : gradients) list.append(give_array(std::move(each), call->kind()));
-    return nb::tuple(list);
-  });
-}
-
-template <class StacksCall>
-std::shared_ptr<StacksCall> inputs(std::initializer_list<std::pair<nb::handle, const char*>> arrays) {
-  auto call = std::make_shared<StacksCall>();
-  for (const auto& [array, name] : arrays) call->arrays.push_back(take_floats(array, name));
-  return call;
+double operations_of(const LayerCall& call) {
+  return 6 * layer_operations(call.sequences(0), call.input(0).rank() > 0 ? call.input(0).size(-1) : 0);
 }
 
 nb::object encode(nb::handle self, nb::handle x, const nb::kwargs& given) {
-  using EncoderCall = StacksCall<MultiHeadAttentionOptions, EncoderSaved>;
-  const auto call = inputs<EncoderCall>({{x, "x"}});
+  using Call = CallOf<MultiHeadAttentionOptions, EncoderSaved>;
+  auto& core = core_of<Encoder>(self);
+  const auto call = call_of<Call>({{x, "x"}});
   Keywords keywords("Encoder", given);
   keywords.read("mask", call->options.mask);
   keywords.read("bias", call->options.bias);
   keywords.read_offsets("offsets", call->offsets[0]);
-  call->read(keywords);
-  return run_layer<Encoder, 1>(
-      self, call, [](Encoder& core, const EncoderCall& c, const auto& options, const TensorView& grad_out) {
-        std::vector<Tensor> gradients;
-        gradients.push_back(core.backward(c.sequences(0), options, c.dropout, c.saved, grad_out));
-        return gradients;
+  call->finish_with_dropout(keywords);
+  call->options.threads = call->threads;
+  return run_layer(
+      self, call, operations_of(*call),
+      [&](Call& c) {
+        return list_of(c.save ? core.forward(c.sequences(0), c.options, c.dropout, c.saved)
+                              : core.forward(c.sequences(0), c.options));
+      },
+      [&core](Call& c, const std::vector<TensorView>& grad_out) {
+        return list_of(core.backward(c.sequences(0), c.options, c.dropout, c.saved, grad_out[0]));
       });
 }
 
 nb::object decode(nb::handle self, nb::handle x, nb::handle memory, const nb::kwargs& given) {
-  using DecoderCall = StacksCall<DecoderLayerOptions, DecoderSaved>;
-  const auto call = inputs<DecoderCall>({{x, "x"}, {memory, "memory"}});
+  using Call = CallOf<DecoderLayerOptions, DecoderSaved>;
+  auto& core = core_of<Decoder>(self);
+  const auto call = call_of<Call>({{x, "x"}, {memory, "memory"}});
   Keywords keywords("Decoder", given);
   keywords.read("mask", call->options.self_mask);
   keywords.read("bias", call->options.self_bias);
@@ -136,20 +81,27 @@ nb::object decode(nb::handle self, nb::handle x, nb::handle memory, const nb::kw
   keywords.read("memory_bias", call->options.memory_bias);
   keywords.read_offsets("offsets", call->offsets[0]);
   keywords.read_offsets("memory_offsets", call->offsets[1]);
-  call->read(keywords);
-  return run_layer<Decoder, 2>(
-      self, call, [](Decoder& core, const DecoderCall& c, const auto& options, const TensorView& grad_out) {
-        std::vector<Tensor> gradients(2);
-        gradients[1] = Tensor::zeros(c.input(1).shape(), c.input(1).dtype());
-        gradients[0] =
-            core.backward(c.sequences(0), c.sequences(1), options, c.dropout, c.saved, grad_out, gradients[1]);
-        return gradients;
+  call->finish_with_dropout(keywords);
+  call->options.threads = call->threads;
+  return run_layer(
+      self, call, operations_of(*call),
+      [&](Call& c) {
+        const Sequences rows = c.sequences(0), keys = c.sequences(1);
+        return list_of(c.save ? core.forward(rows, keys, c.options, c.dropout, c.saved)
+                              : core.forward(rows, keys, c.options));
+      },
+      [&core](Call& c, const std::vector<TensorView>& grad_out) {
+        Tensor grad_memory = Tensor::zeros(c.input(1).shape(), c.input(1).dtype());
+        Tensor grad_x =
+            core.backward(c.sequences(0), c.sequences(1), c.options, c.dropout, c.saved, grad_out[0], grad_memory);
+        return list_of(std::move(grad_x), std::move(grad_memory));
       });
 }
 
 nb::object transform(nb::handle self, nb::handle source, nb::handle target, const nb::kwargs& given) {
-  using TransformerCall = StacksCall<TransformerOptions, TransformerSaved>;
-  const auto call = inputs<TransformerCall>({{source, "source"}, {target, "target"}});
+  using Call = CallOf<TransformerOptions, TransformerSaved>;
+  auto& core = core_of<Transformer>(self);
+  const auto call = call_of<Call>({{source, "source"}, {target, "target"}});
   Keywords keywords("Transformer", given);
   keywords.read("source_mask", call->options.source_mask);
   keywords.read("source_bias", call->options.source_bias);
@@ -159,82 +111,29 @@ nb::object transform(nb::handle self, nb::handle source, nb::handle target, cons
   keywords.read("memory_bias", call->options.memory_bias);
   keywords.read_offsets("source_offsets", call->offsets[0]);
   keywords.read_offsets("target_offsets", call->offsets[1]);
-  call->read(keywords);
-  return run_layer<Transformer, 2>(
-      self, call, [](Transformer& core, const TransformerCall& c, const auto& options, const TensorView& grad_out) {
+  call->finish_with_dropout(keywords);
+  call->options.threads = call->threads;
+  return run_layer(
+      self, call, operations_of(*call),
+      [&](Call& c) {
+        const Sequences from = c.sequences(0), to = c.sequences(1);
+        return list_of(c.save ? core.forward(from, to, c.options, c.dropout, c.saved)
+                              : core.forward(from, to, c.options));
+      },
+      [&core](Call& c, const std::vector<TensorView>& grad_out) {
         TransformerGradients found =
-            core.backward(c.sequences(0), c.sequences(1), options, c.dropout, c.saved, grad_out);
-        std::vector<Tensor> gradients;
-        gradients.push_back(std::move(found.source));
-        gradients.push_back(std::move(found.target));
-        return gradients;
+            core.backward(c.sequences(0), c.sequences(1), c.options, c.dropout, c.saved, grad_out[0]);
+        return list_of(std::move(found.source), std::move(found.target));
       });
 }
 
 }  // namespace
 
 void bind_stacks(nb::module_& module) {
-  add_layer<Encoder>(module, "Encoder",
-                     "def __init__(self, *, " QKV_STACK_KEYWORDS
-                     "layers: int = 6, final_norm: bool = True, " QKV_LAYER_KEYWORDS ") -> None",
-                     R"(Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder.
-
->>> import numpy, qkv
->>> encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
->>> out, saved = encoder(numpy.ones((1, 3, 8), "f"), save=True)
->>> grad_x, = encoder.backward(saved, numpy.ones_like(out))
->>> encoder.gradients()["layers.0.linear1.weight"].shape
-(16, 8)
-)",
-                     read_stack)
-      .def("__call__", &encode, "x"_a, "keywords"_a,
-           nb::sig("def __call__(self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | "
-                   "None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-           "x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, "
-           "int32 "
-           "[batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,).");
-  add_layer<Decoder>(module, "Decoder",
-                     "def __init__(self, *, " QKV_STACK_KEYWORDS
-                     "layers: int = 6, final_norm: bool = True, " QKV_LAYER_KEYWORDS ") -> None",
-                     R"(Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder.
-
->>> import numpy, qkv
->>> decoder = qkv.layers.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
->>> decoder(numpy.ones((1, 2, 8), "f"), numpy.ones((1, 3, 8), "f")).shape
-(1, 2, 8)
-)",
-                     read_stack)
-      .def("__call__", &decode, "x"_a, "memory"_a, "keywords"_a,
-           nb::sig("def __call__(self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, "
-                   "memory_mask: AnyMask = None, memory_bias: AnyBias = None, offsets: Array | None = None, "
-                   "memory_offsets: Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-           "x and memory as in Encoder. mask: qkv.Mask.causal() unless another one is given. save: gives "
-           "(out, "
-           "saved), for backward(), which gives (grad_x, grad_memory).");
-  add_layer<Transformer>(
-      module, "Transformer",
-      "def __init__(self, *, " QKV_STACK_KEYWORDS
-      "encoder_layers: int = 6, decoder_layers: int = 6, final_norms: bool = True, " QKV_LAYER_KEYWORDS ") -> None",
-      R"(An encoder and a decoder: parameters and results of torch.nn.Transformer.
-
-No embedding, no positions, no output projection.
-
->>> import numpy, qkv
->>> model = qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=16, encoder_layers=1, decoder_layers=1)
->>> model(numpy.ones((1, 3, 8), "f"), numpy.ones((1, 2, 8), "f")).shape
-(1, 2, 8)
-)",
-      read_transformer)
-      .def("__call__", &transform, "source"_a, "target"_a, "keywords"_a,
-           nb::sig("def __call__(self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: "
-                   "AnyBias = None, target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = "
-                   "None, memory_bias: AnyBias = None, source_offsets: "
-                   "Array | None = None, target_offsets: "
-                   "Array | None = None, " QKV_FORWARD_KEYWORDS ") -> typing.Any"),
-           "source and target as in Encoder. target_mask: qkv.Mask.causal() unless another one is given. "
-           "save: "
-           "gives "
-           "(out, saved), for backward(), which gives (grad_source, grad_target).");
+  add_layer<Encoder>(module, "Encoder", read_stack).def("__call__", &encode, "x"_a, "keywords"_a);
+  add_layer<Decoder>(module, "Decoder", read_stack).def("__call__", &decode, "x"_a, "memory"_a, "keywords"_a);
+  add_layer<Transformer>(module, "Transformer", read_transformer)
+      .def("__call__", &transform, "source"_a, "target"_a, "keywords"_a);
 }
 
 }  // namespace qkv::python

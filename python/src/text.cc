@@ -30,11 +30,15 @@ nb::list spans_of(const std::vector<TextSpan>& spans, const std::string& text) {
   return list;
 }
 
-template <class Number>
-nb::list numbers_of(const std::vector<Number>& numbers) {
+nb::list texts_of(const auto& texts) {
   nb::list list;
-  for (const Number number : numbers) list.append(nb::int_(static_cast<long>(number)));
+  for (const std::string& text : texts) list.append(text_of(text));
   return list;
+}
+
+std::int32_t checked_id(std::int64_t id) {
+  if (id < 0 || id >= Tokenizer::kAnyVocab) throw std::invalid_argument("ids must be from 0 to 2^31 - 1");
+  return static_cast<std::int32_t>(id);
 }
 
 nb::dict encode_text(const Tokenizer& tokenizer, nb::handle text, nb::handle max_length,
@@ -45,18 +49,14 @@ nb::dict encode_text(const Tokenizer& tokenizer, nb::handle text, nb::handle max
   const Encoding encoding =
       tokenizer.encode(given, {.max_length = static_cast<std::size_t>(most),
                                .add_special_tokens = take_flag(add_special_tokens, "add_special_tokens")});
-  nb::list tokens;
-  for (const std::string& token : encoding.tokens) tokens.append(text_of(token));
-  return dict_of("ids", numbers_of(encoding.ids), "tokens", tokens, "type_ids", numbers_of(encoding.type_ids),
-                 "offsets", spans_of(encoding.offsets, given), "special", numbers_of(encoding.special));
+  return dict_of("ids", numbers_of(encoding.ids), "tokens", texts_of(encoding.tokens), "type_ids",
+                 numbers_of(encoding.type_ids), "offsets", spans_of(encoding.offsets, given), "special",
+                 numbers_of(encoding.special));
 }
 
 nb::object decode_ids(const Tokenizer& tokenizer, nb::handle ids, nb::handle skip_special_tokens) {
   std::vector<std::int32_t> tokens;
-  for (const std::int64_t id : take_whole_numbers(ids, "ids")) {
-    if (id < 0 || id >= Tokenizer::kAnyVocab) throw std::invalid_argument("ids must be from 0 to 2^31 - 1");
-    tokens.push_back(static_cast<std::int32_t>(id));
-  }
+  for (const std::int64_t id : take_whole_numbers(ids, "ids")) tokens.push_back(checked_id(id));
   const bool skip = take_flag(skip_special_tokens, "skip_special_tokens");
   return text_of(tokenizer.decode(tokens, {.skip_special_tokens = skip}));
 }
@@ -69,34 +69,21 @@ nb::object id_of(const Tokenizer& tokenizer, nb::handle token) {
 }  // namespace
 
 void bind_tokenizer(nb::module_& module) {
-  nb::class_<Tokenizer>(module, "_Tokenizer")
+  add_class<Tokenizer>(module, "_Tokenizer")
       .def(
           "__init__",
           [](Tokenizer* place, nb::handle path) { new (place) Tokenizer(Tokenizer::load(take_text(path, "path"))); },
-          "path"_a, nb::sig("def __init__(self, path: str) -> None"))
-      .def("encode", &encode_text, "text"_a, "max_length"_a = nb::none(), "add_special_tokens"_a = true,
-           nb::sig("def encode(self, text: str, max_length: int | None = None, add_special_tokens: bool = True) -> "
-                   "dict[str, list[typing.Any]]"))
-      .def("decode", &decode_ids, "ids"_a, "skip_special_tokens"_a = true,
-           nb::sig("def decode(self, ids: collections.abc.Iterable[int], skip_special_tokens: bool = True) -> str"))
-      .def("id_of", &id_of, "token"_a, nb::sig("def id_of(self, token: str) -> int | None"))
+          "path"_a)
+      .def("encode", &encode_text, "text"_a, "max_length"_a = nb::none(), "add_special_tokens"_a = true)
+      .def("decode", &decode_ids, "ids"_a, "skip_special_tokens"_a = true)
+      .def("id_of", &id_of, "token"_a)
       .def(
           "token_of",
           [](const Tokenizer& tokenizer, nb::handle id) {
-            const std::int64_t number = take_whole(id, "id");
-            if (number < 0 || number >= Tokenizer::kAnyVocab)
-              throw std::invalid_argument("id must be from 0 to 2^31 - 1");
-            return text_of(tokenizer.token_of(static_cast<std::int32_t>(number)));
+            return text_of(tokenizer.token_of(checked_id(take_whole(id, "id"))));
           },
-          "id"_a, nb::sig("def token_of(self, id: int) -> str"))
-      .def(
-          "special_tokens",
-          [](const Tokenizer& tokenizer) {
-            nb::list tokens;
-            for (const std::string& token : tokenizer.special_tokens()) tokens.append(text_of(token));
-            return tokens;
-          },
-          nb::sig("def special_tokens(self) -> list[str]"))
+          "id"_a)
+      .def("special_tokens", [](const Tokenizer& tokenizer) { return texts_of(tokenizer.special_tokens()); })
       .def("vocab", [](const Tokenizer& tokenizer) { return tokenizer.vocab(); });
 }
 

@@ -154,15 +154,9 @@ std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs
 }  // namespace
 
 void bind_training(nb::module_& module) {
-  module.def(
-      "_train", &train_files, "config"_a, "train"_a, "valid"_a, "out"_a, "progress"_a, "keywords"_a,
-      nb::sig("def _train(config: str, train: str, valid: str, out: str, progress: "
-              "collections.abc.Callable[[dict[str, typing.Any]], object] | None, **keywords: object) -> dict[str, "
-              "typing.Any]"));
-  module.def(
-      "_compare", &compare_models, "out"_a, "progress"_a, "keywords"_a,
-      nb::sig("def _compare(out: str, progress: collections.abc.Callable[[dict[str, typing.Any]], object] | None, "
-              "**keywords: object) -> str"));
+  Described(module)
+      .def("_train", &train_files, "config"_a, "train"_a, "valid"_a, "out"_a, "progress"_a, "keywords"_a)
+      .def("_compare", &compare_models, "out"_a, "progress"_a, "keywords"_a);
 }
 
 }  // namespace qkv::python

@@ -117,7 +117,7 @@ def test_integers_and_bools_are_no_floats():
         (lambda: qkv.attention_stats(X, X, X, weights=1), "weights must be True or False"),
         (lambda: qkv.attention_stats(X, X, X, return_lse=True), "unexpected keyword argument 'return_lse'"),
         (lambda: qkv.attention(X, X, X, sinks=[0.0, 1.0]), "sinks must be an array"),
-        (lambda: qkv.attention(X, X, X, score=None), "score must be"),
+        (lambda: qkv.attention(X, X, X, score=3), "score must be"),
         (lambda: qkv.attention_backward(X, X, X, X, X, None), "grad_out must be an array"),
         (lambda: qkv.attention_jvp(X, X, X, X, X[0], tangent_key=1), "tangent_key must be an array"),
         (lambda: qkv.merge_attention(X, X, X, None), "other_log_sum_exp must be an array"),

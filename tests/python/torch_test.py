@@ -403,7 +403,7 @@ def test_what_watches_a_plain_call_sees_it():
         ({"threads": 0}, "threads must be a number from 1, or None"),
         ({"out": torch.ones(2, 4, 5, 2)}, "unexpected keyword argument 'out'"),
         ({"scale": torch.tensor(0.5)}, "scale must be a number, got Tensor; scale.item() is one"),
-        ({"soft_cap": None}, "soft_cap must be a number, got NoneType"),
+        ({"soft_cap": "2"}, "soft_cap must be a number, got str"),
         ({"dropout": 0.5, "seed": 1.5}, "seed must be a whole number, got float"),
         ({"dropout": 0.5, "seed": 2**64}, "seed must be a number from 0 to 2^64 - 1"),
     ],

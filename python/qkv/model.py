@@ -1,0 +1,42 @@
+"""What models have in common that are read from a folder."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Any
+
+from .options import Weights
+from .tokenizer import Tokenizer
+
+
+class Model:
+    """A folder, and how it was opened: it pickles as these. Any number of threads may use it."""
+
+    _open: Any  # its class in the extension
+
+    def __init__(self, folder: str | os.PathLike[str], *, weights: Weights = "f32", threads: int | None = None) -> None:
+        """Reads the folder: config.json, model.safetensors, tokenizer.json, generation_config.json.
+
+        weights: how they are kept, "f32", "bf16", "int8" or "int8_groups" (docs/python.md). threads: None for the
+        process's number. FormatError for a folder that breaks a rule of its format; OSError if it cannot be read.
+        """
+        self.folder = folder
+        self.weights = weights
+        self.threads = threads
+        self._core = self._open(os.fspath(folder), weights)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The folder's tokenizer, of a translator that of sources; FormatError if it has none."""
+        return Tokenizer._of(self._core.tokenizer())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return functools.partial(type(self), weights=self.weights, threads=self.threads), (self.folder,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
+
+    # `options` with the model's own number of threads unless another is given.
+    def _with_threads(self, options: Any) -> dict[str, Any]:
+        return {**options, "threads": self.threads if options.get("threads") is None else options["threads"]}

@@ -1,0 +1,56 @@
+// What the translator and the generator of texts share.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+
+#include "arguments.h"
+#include "calls.h"
+#include "keywords.h"
+#include "qkv/decode/generate.h"
+#include "qkv/matmul.h"
+
+namespace qkv::python {
+
+// temperature, top_k, top_p and seed: any of them makes tokens be drawn; what is not given is as in `begin`.
+inline std::optional<Sampling> read_sampling(Keywords& keywords, const Sampling& begin) {
+  std::optional<double> temperature, top_p;
+  std::optional<std::int64_t> top_k;
+  std::optional<std::uint64_t> seed;
+  keywords.read("temperature", temperature);
+  keywords.read("top_k", top_k);
+  keywords.read("top_p", top_p);
+  keywords.read("seed", seed);
+  if (!temperature && !top_k && !top_p && !seed) return std::nullopt;
+  Sampling sampling = begin;
+  sampling.temperature = temperature.value_or(sampling.temperature);
+  sampling.top_k = top_k.value_or(sampling.top_k);
+  sampling.top_p = top_p.value_or(sampling.top_p);
+  sampling.seed = seed.value_or(sampling.seed);
+  return sampling;
+}
+
+// What `find` finds, a list of the best for each source: as lists of what `convert` makes of each.
+template <class Find, class Convert>
+nb::list found_by(const Find& find, const Convert& convert) {
+  decltype(find()) found;
+  run_released(kLongOperations, [&] { found = find(); });
+  nb::list results;
+  for (auto& best : found) {
+    nb::list list;
+    for (auto& each : best) list.append(convert(each));
+    results.append(list);
+  }
+  return results;
+}
+
+// As __init__: the model in a folder, its weights kept as one of kWeightStorages says.
+template <class Model>
+void load_weights(Model* place, nb::handle folder, nb::handle weights) {
+  const std::string path = take_text(folder, "folder");
+  const auto storage = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
+  load_released(place, [&] { return Model::load(path, storage); });
+}
+
+}  // namespace qkv::python
