@@ -14,8 +14,8 @@
 #include "arguments.h"
 #include "attention/call/output_kinds.h"
 #include "bindings.h"
-#include "call_options.h"
 #include "calls.h"
+#include "keywords.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/attention/dropout.h"
 

@@ -46,7 +46,6 @@ auto add_class(nb::module_& module, const char* name) {
 void bind_errors(nb::module_& module);
 void bind_masks(nb::module_& module);
 void bind_attention(nb::module_& module);
-void bind_derivatives(nb::module_& module);
 void bind_tensors(nb::module_& module);
 void bind_plan(nb::module_& module);
 void bind_cache(nb::module_& module);

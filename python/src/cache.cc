@@ -8,8 +8,8 @@
 
 #include "arguments.h"
 #include "bindings.h"
-#include "call_options.h"
 #include "calls.h"
+#include "keywords.h"
 #include "qkv/attention/key_value_cache.h"
 
 namespace qkv::python {

@@ -15,10 +15,7 @@
 
 #include "arguments.h"
 #include "arrays.h"
-#include "qkv/attention/bias.h"
-#include "qkv/attention/dropout.h"
-#include "qkv/attention/mask.h"
-#include "qkv/attention/score.h"
+#include "qkv/attention.h"
 #include "qkv/pictures.h"
 #include "values.h"
 
@@ -78,5 +75,17 @@ class Keywords {
   std::vector<std::string_view> found_{};  // of those that are given
   std::vector<Array> arrays_{};
 };
+
+// The keywords that every call of attention and of its derivatives takes; keeps their arrays alive.
+struct CallOptions {
+  AttentionOptions options{};
+  std::vector<Array> arrays{};
+};
+
+// The last of the keywords of a function: it knows no others.
+CallOptions take_options(Keywords& keywords);
+
+// Multiplications and additions of a call at most, as if nothing was masked.
+double most_operations(const TensorView& query, const TensorView& key);
 
 }  // namespace qkv::python

@@ -9,7 +9,6 @@ NB_MODULE(_qkv, module) {
   bind_errors(module);
   bind_masks(module);
   bind_attention(module);
-  bind_derivatives(module);
   bind_tensors(module);
   bind_plan(module);
   bind_cache(module);

@@ -1,8 +1,8 @@
 // plan() and verify(): what a call would do, and how exact its output is.
 #include "arguments.h"
 #include "bindings.h"
-#include "call_options.h"
 #include "calls.h"
+#include "keywords.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/attention/verify_attention.h"
 
