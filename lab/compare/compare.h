@@ -53,7 +53,7 @@ struct ComparedPoint {
 struct ComparedTask {
   std::string task{}, model{};
   std::int64_t parameters = 0;
-  std::int64_t asked = 0;  // targets behind each value, at least
+  std::int64_t asked = 0;  // labels behind each value, at least
   double chance = 0;       // of a guess to be right
   std::vector<ComparedPoint> accuracy{};
 };

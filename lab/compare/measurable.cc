@@ -67,7 +67,7 @@ class MeasurableReader : public Measurable {
   void train(std::int64_t sequences, std::int64_t length) override {
     SequenceBatch batch{.tokens = random_tokens(vocab(), sequences * length, 1),
                         .offsets = offsets_of_equal(sequences, length)};
-    batch.targets = batch.tokens;
+    batch.labels = batch.tokens;
     model_.backward(batch, 0);
   }
   std::shared_ptr<void> answer(std::int64_t length) const override {
@@ -105,7 +105,7 @@ class MeasurableTranslator : public Measurable {
   std::shared_ptr<void> answer(std::int64_t length) const override {
     const std::vector<std::int32_t> source = words(length, 1);
     const Tensor offsets = offsets_of_equal(1, length);
-    std::shared_ptr<NextTokens> next = model_.model().targets(source, offsets);
+    std::shared_ptr<NextTokens> next = model_.model().decoder(source, offsets);
     const std::int64_t parent = 0;
     for (const std::int32_t token : words(length, 2)) next->step(std::span(&parent, 1), std::span(&token, 1));
     return next;
@@ -149,7 +149,7 @@ std::map<std::int64_t, double> input_gradients(const SequenceModel& model, std::
     for (std::size_t i = 0; i < kExamples; ++i) {
       Random random(seed, i);
       examples.push_back(draw_recall(distance, noise, random));
-      examples.back().targets.back() = (examples.back().targets.back() + 1) % kSymbols;
+      examples.back().labels.back() = (examples.back().labels.back() + 1) % kSymbols;
     }
     const SequenceBatch batch = side_by_side(examples);
     const Tensor gradients = exact.input_gradients(batch);

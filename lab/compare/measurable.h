@@ -25,7 +25,7 @@ class Measurable {
   // bit of the logits of the last output.
   virtual std::int64_t measured_reach(std::int64_t length, std::uint64_t seed) const = 0;
 
-  // Forward and backward over so many sequences, each token a target.
+  // Forward and backward over so many sequences, each token a label.
   virtual void train(std::int64_t sequences, std::int64_t length) = 0;
   // Answers so many tokens one by one; returns what is kept of them for the next one.
   virtual std::shared_ptr<void> answer(std::int64_t length) const = 0;

@@ -12,7 +12,7 @@
 
 namespace qkv::comparison {
 
-// Symbols 0 to 9 and the end; the target has them in the other order. `extent` is their number.
+// Symbols 0 to 9 and the end; the target side has them in the other order. `extent` is their number.
 EncoderDecoderTokens reversal_tokens(std::int64_t positions);
 std::span<const std::int64_t> reversal_extents();  // that are measured; training draws from 1 to the last
 TokenPair draw_reversal(std::int64_t extent, std::uint64_t seed, std::uint64_t number);

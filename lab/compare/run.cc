@@ -122,7 +122,7 @@ std::vector<std::vector<std::int32_t>> answers(const TranslatorModel& model, con
   std::iota(all.begin(), all.end(), 0u);
   const PairBatch batch = PairExamples(pairs).collect(all);
   const EncoderDecoderTokens tokens = model.model().tokens();
-  const std::unique_ptr<NextTokens> next = model.model().targets(batch.source, batch.source_offsets);
+  const std::unique_ptr<NextTokens> next = model.model().decoder(batch.source, batch.source_offsets);
   std::vector<std::vector<std::int32_t>> written;
   for (auto& best : generate(*next, std::ssize(pairs),
                              {.start = tokens.start, .ends = {tokens.end}, .max_length = tokens.positions - 1})) {

@@ -29,7 +29,7 @@ struct GradientNorms {
 
 struct RunResult {
   std::int64_t parameters = 0;
-  std::int64_t asked = 0;                      // targets at a point, at least
+  std::int64_t asked = 0;                      // labels at a point, at least
   std::map<std::int64_t, double> accuracy{};   // by distance, length or number
   std::map<std::int64_t, double> gradients{};  // recall alone: input_gradients(), of the trained model
   GradientNorms norms{};

@@ -36,10 +36,10 @@ std::int64_t draw_extent(SequenceTask task, Random& random) {
 SequenceExample draw_copy(std::int64_t length, Random& random) {
   SequenceExample example;
   for (std::int64_t i = 0; i < length; ++i) example.tokens.push_back(symbol(random));
-  example.targets.assign(example.tokens.size(), -1);
-  example.targets.insert(example.targets.end(), example.tokens.begin(), example.tokens.end());
+  example.labels.assign(example.tokens.size(), -1);
+  example.labels.insert(example.labels.end(), example.tokens.begin(), example.tokens.end());
   example.tokens.push_back(kMark);
-  example.tokens.resize(example.targets.size(), kBlank);
+  example.tokens.resize(example.labels.size(), kBlank);
   return example;
 }
 
@@ -57,12 +57,12 @@ SequenceExample draw_key_value(std::int64_t pairs, Random& random) {
     values[static_cast<std::size_t>(key - kSymbols)] = value;
     example.tokens.insert(example.tokens.end(), {key, value});
   }
-  example.targets.assign(example.tokens.size(), -1);
+  example.labels.assign(example.tokens.size(), -1);
   std::vector<std::int32_t> asked(keys.begin(), keys.begin() + pairs);
   for (std::size_t i = 0; i < asked.size(); ++i) {
     std::swap(asked[i], asked[i + random.below(asked.size() - i)]);
     example.tokens.push_back(asked[i]);
-    example.targets.push_back(values[static_cast<std::size_t>(asked[i] - kSymbols)]);
+    example.labels.push_back(values[static_cast<std::size_t>(asked[i] - kSymbols)]);
   }
   return example;
 }
@@ -99,8 +99,8 @@ SequenceExample draw_recall(std::int64_t distance, std::int64_t noise, Random& r
   example.tokens.push_back(wanted);
   add_noise(distance - 1);
   example.tokens.push_back(kQuestion);
-  example.targets.assign(example.tokens.size(), -1);
-  example.targets.back() = wanted;
+  example.labels.assign(example.tokens.size(), -1);
+  example.labels.back() = wanted;
   return example;
 }
 
@@ -109,7 +109,7 @@ SequenceBatch side_by_side(std::span<const SequenceExample> examples) {
   std::vector<std::int64_t> lengths;
   for (const SequenceExample& example : examples) {
     batch.tokens.insert(batch.tokens.end(), example.tokens.begin(), example.tokens.end());
-    batch.targets.insert(batch.targets.end(), example.targets.begin(), example.targets.end());
+    batch.labels.insert(batch.labels.end(), example.labels.begin(), example.labels.end());
     lengths.push_back(std::ssize(example.tokens));
   }
   batch.offsets = offsets_of(lengths);

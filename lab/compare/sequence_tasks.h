@@ -22,7 +22,7 @@ inline constexpr std::int32_t kSymbols = 10;
 
 struct SequenceExample {
   std::vector<std::int32_t> tokens{};
-  std::vector<std::int32_t> targets{};  // below 0 where nothing is asked
+  std::vector<std::int32_t> labels{};  // below 0 where nothing is asked
 };
 
 std::int64_t vocab_of(SequenceTask task);

@@ -1,4 +1,5 @@
-// Runs the decoder over whole targets, where attention comes after the steps, or step by step, where it comes before.
+// Runs the decoder over whole target sides, where attention comes after the steps, or step by step, where it comes
+// before.
 #include "lab/models/recurrent_decoder.h"
 
 #include <algorithm>

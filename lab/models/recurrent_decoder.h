@@ -38,7 +38,7 @@ class RecurrentDecoder {
     ScoredAttentionSaved attention{};
   };
   struct Gradients {
-    Tensor target{};  // of the target's rows
+    Tensor target{};  // of the target rows
     Tensor memory{};  // of the memory's rows
     RecurrentStates<Tensor> states{};
   };

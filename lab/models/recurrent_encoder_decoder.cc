@@ -125,7 +125,7 @@ struct RecurrentEncoderDecoder::Parts {
     return hidden;
   }
 
-  Embedding source;  // of both sides, unless the target has its own
+  Embedding source;  // of both sides, unless the target side has its own
   std::optional<Embedding> target;
   Parameter logits_bias;
   Recurrent encoder;
@@ -289,7 +289,7 @@ class RecurrentEncoderDecoder::Targets final : public NextTokens {
   Tensor logits_;
 };
 
-std::unique_ptr<NextTokens> RecurrentEncoderDecoder::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
+std::unique_ptr<NextTokens> RecurrentEncoderDecoder::decoder(std::span<const std::int32_t> ids, const Tensor& offsets,
                                                              const EncoderDecoderOptions& options) const {
   const StopScope stop(options.stop);
   refuse_masks("seq2seq", options);

@@ -64,7 +64,7 @@ class RecurrentEncoderDecoder : public EncoderDecoder {
   // "decoder.output".
   Tensor logits(const PairBatch& batch, const EncoderDecoderOptions& options = {},
                 Observer* observer = nullptr) const override;
-  std::unique_ptr<NextTokens> targets(std::span<const std::int32_t> ids, const Tensor& offsets,
+  std::unique_ptr<NextTokens> decoder(std::span<const std::int32_t> ids, const Tensor& offsets,
                                       const EncoderDecoderOptions& options = {}) const override;
   LossSum loss(const PairBatch& batch) const override;
   // Dropout: embeddings, between recurrent layers, and what is projected to the vocabulary.

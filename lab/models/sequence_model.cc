@@ -22,13 +22,13 @@ std::unique_ptr<SequenceBody> make_body(const SequenceModelConfig& config, Weigh
   return make_recurrent_body(config.kind, size, weights, kBody);
 }
 
-double count_right(const Tensor& logits, const std::vector<std::int32_t>& targets) {
+double count_right(const Tensor& logits, const std::vector<std::int32_t>& labels) {
   return visit_f32_f64(logits.dtype(), [&]<class T>(T) {
     double right = 0;
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (targets[i] < 0) continue;
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      if (labels[i] < 0) continue;
       const T* row = logits.data<T>() + static_cast<std::int64_t>(i) * logits.size(1);
-      right += std::max_element(row, row + logits.size(1)) - row == targets[i];
+      right += std::max_element(row, row + logits.size(1)) - row == labels[i];
     }
     return right;
   });
@@ -74,8 +74,8 @@ Tensor SequenceModel::logits(const SequenceBatch& batch) const {
 
 LossSum SequenceModel::loss(const SequenceBatch& batch) const {
   const Tensor rows = body_->forward({embedding_.forward(batch.tokens), batch.offsets});
-  const CrossEntropy sum = cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.targets);
-  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets, .metric = count_right(project(rows), batch.targets)};
+  const CrossEntropy sum = cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels);
+  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets, .metric = count_right(project(rows), batch.labels)};
 }
 
 Tensor SequenceModel::backward(const SequenceBatch& batch, LossSum& loss) {
@@ -84,7 +84,7 @@ Tensor SequenceModel::backward(const SequenceBatch& batch, LossSum& loss) {
   const Tensor rows = body_->forward({x, batch.offsets}, saved);
   Tensor grad_rows = Tensor::zeros(rows.shape(), rows.dtype());
   const CrossEntropy sum =
-      cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.targets, {},
+      cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels, {},
                     {.hidden = grad_rows, .weight = gradient_view(out_weight_), .bias = gradient_view(out_bias_)});
   loss = {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
   Tensor grad = body_->backward({x, batch.offsets}, saved, grad_rows);

@@ -14,11 +14,11 @@
 
 namespace qkv::comparison {
 
-// Sequences side by side: tokens one after the other, offsets as in sequences.h; a target for each token, below 0 where
+// Sequences side by side: tokens one after the other, offsets as in sequences.h; a label for each token, below 0 where
 // nothing is asked.
 struct SequenceBatch {
   std::vector<std::int32_t> tokens{};
-  std::vector<std::int32_t> targets{};
+  std::vector<std::int32_t> labels{};
   Tensor offsets{};
 };
 
@@ -39,7 +39,7 @@ class SequenceModel : public TrainableOn<SequenceBatch> {
 
   // Logits of each token, [tokens, vocab].
   Tensor logits(const SequenceBatch& batch) const;
-  LossSum loss(const SequenceBatch& batch) const override;  // its metric: right targets
+  LossSum loss(const SequenceBatch& batch) const override;  // its metric: right labels
   LossSum backward(const SequenceBatch& batch, std::uint64_t dropout_seed) override;
   // The same, and the gradient of the summed loss at the embedding of each token, [tokens, embedding].
   Tensor input_gradients(const SequenceBatch& batch);

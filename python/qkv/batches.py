@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy
 
@@ -27,26 +28,28 @@ if TYPE_CHECKING:
     import pyarrow
 
 
+@dataclass(eq=False)
 class _Batches:
     """What both do: it pickles as its arguments, and each process reads the folder once."""
 
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        column: str = "text",
-        into: str | None = None,
-        target: str | None = None,
-        threads: int | None = None,
-    ) -> None:
-        self.folder = os.fspath(folder)
-        self.column = column
-        self.into = self._into if into is None else into
-        self.target = _qkv.selected_target() if target is None else target
-        self.threads = threads
+    folder: str | os.PathLike[str]
+    column: str = "text"
+    into: str | None = None
+    target: str | None = None
+    threads: int | None = None
 
-    _into: str
-    _open: Callable[..., Any]
-    _how: Mapping[str, str] = {}  # how the folder is opened, beyond its name
+    def __post_init__(self) -> None:
+        self.folder = os.fspath(self.folder)
+        self.into = self._into if self.into is None else self.into
+        self.target = _qkv.selected_target() if self.target is None else self.target
+
+    _into: ClassVar[str]
+    _open: ClassVar[Callable[..., Any]]
+    _how: ClassVar[tuple[str, ...]] = ()  # the arguments that the folder is opened with, beyond its name
+    _options: ClassVar[tuple[str, ...]]  # those of each call
+
+    def _given(self, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
 
     def _values(self, texts: list[str]) -> Any:
         """For each text what comes out: a list or a matrix."""
@@ -68,14 +71,14 @@ class _Batches:
             return {**batch, self.into: self._plain(batch[self.column])}
         if kind == "pyarrow":
             values, present = self._computed(batch.column(self.column).to_pylist())
-            return _with_column(batch, self.into, self._arrow(values, present))
+            return _with_column(batch, str(self.into), self._arrow(values, present))
         if kind == "pandas":
             import pandas
 
             texts = [None if pandas.isna(text) else text for text in batch[self.column]]
             values, present = self._computed(texts)
             column = pandas.arrays.ArrowExtensionArray(self._arrow(values, present))
-            return batch.assign(**{self.into: pandas.Series(column, index=batch.index)})
+            return batch.assign(**{str(self.into): pandas.Series(column, index=batch.index)})
         raise TypeError(
             "a batch must be a dict of lists or arrays, a pyarrow Table or RecordBatch, or a pandas DataFrame, "
             f"got {type(batch).__name__}"
@@ -89,7 +92,7 @@ class _Batches:
             result = self(batch)
             column = result.column(self.into)
             if pyarrow.types.is_fixed_size_list(column.type):
-                result = _with_column(result, self.into, column.cast(pyarrow.list_(column.type.value_type)))
+                result = _with_column(result, str(self.into), column.cast(pyarrow.list_(column.type.value_type)))
             yield result
 
     def _plain(self, texts: Any) -> Any:
@@ -112,7 +115,8 @@ class _Batches:
 
     def _model(self) -> Any:
         """The model of this process, on the target that the callable was made for."""
-        key = (type(self), self.folder, *self._how.values())
+        how = self._given(self._how)
+        key = (type(self), self.folder, *how.values())
         with _lock:
             if _qkv.selected_target() != self.target:
                 if _models:
@@ -120,12 +124,13 @@ class _Batches:
                         f"this process computes on {_qkv.selected_target()} already, and this batch is for {self.target}: the "
                         "numbers would differ in their last bits"
                     )
-                _qkv.select_target(self.target)
+                _qkv.select_target(str(self.target))
             if key not in _models:
-                _models[key] = type(self)._open(self.folder, **self._how)
+                _models[key] = type(self)._open(self.folder, **how)
             return _models[key]
 
 
+@dataclass(eq=False)
 class Embed(_Batches):
     """Texts of a column to their embeddings, as ``qkv.Embedder(folder).encode`` gives them.
 
@@ -136,34 +141,20 @@ class Embed(_Batches):
     truncate_dim as encode() has them.
     """
 
+    _: KW_ONLY
+    prompt_name: str | None = None
+    prompt: str | None = None
+    normalize_embeddings: bool = False
+    truncate_dim: int | None = None
+    weights: Weights = "f32"
+
     _into = "embedding"
     _open = Embedder
-
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        column: str = "text",
-        into: str | None = None,
-        target: str | None = None,
-        threads: int | None = None,
-        *,
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-        weights: Weights = "f32",
-    ) -> None:
-        super().__init__(folder, column, into, target, threads)
-        self._how = {"weights": weights}
-        self.options = {
-            "prompt_name": prompt_name,
-            "prompt": prompt,
-            "normalize_embeddings": normalize_embeddings,
-            "truncate_dim": truncate_dim,
-        }
+    _how = ("weights",)
+    _options = ("prompt_name", "prompt", "normalize_embeddings", "truncate_dim")
 
     def _values(self, texts: list[str]) -> Any:
-        return self._model().encode(texts, threads=self.threads, **self.options)
+        return self._model().encode(texts, threads=self.threads, **self._given(self._options))
 
     def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:
         import pyarrow
@@ -175,33 +166,25 @@ class Embed(_Batches):
         return pyarrow.FixedSizeListArray.from_arrays(numbers, rows.shape[1], mask=hidden)
 
 
+@dataclass(eq=False)
 class Translate(_Batches):
     """Texts of a column to their translations, as ``qkv.Translator(folder).translate`` gives them.
 
     target and threads as for Embed; options (beams, max_length, length_penalty, split) as translate() has them.
     """
 
+    _: KW_ONLY
+    beams: int | None = None
+    max_length: int | None = None
+    length_penalty: float | None = None
+    split: bool = True
+
     _into = "translation"
     _open = Translator
-
-    def __init__(
-        self,
-        folder: str | os.PathLike[str],
-        column: str = "text",
-        into: str | None = None,
-        target: str | None = None,
-        threads: int | None = None,
-        *,
-        beams: int | None = None,
-        max_length: int | None = None,
-        length_penalty: float | None = None,
-        split: bool = True,
-    ) -> None:
-        super().__init__(folder, column, into, target, threads)
-        self.options = {"beams": beams, "max_length": max_length, "length_penalty": length_penalty, "split": split}
+    _options = ("beams", "max_length", "length_penalty", "split")
 
     def _values(self, texts: list[str]) -> list[str]:
-        return [str(each) for each in self._model().translate(texts, threads=self.threads, **self.options)]
+        return [str(each) for each in self._model().translate(texts, threads=self.threads, **self._given(self._options))]
 
     def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:
         import pyarrow

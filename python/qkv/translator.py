@@ -119,7 +119,7 @@ class Translator(Model):
 
     @property
     def target_tokenizer(self) -> Tokenizer:
-        """The tokenizer of targets; FormatError if the folder has none."""
+        """The tokenizer of the target side; FormatError if the folder has none."""
         return Tokenizer._of(self._core.target_tokenizer())
 
 

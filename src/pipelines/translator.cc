@@ -154,8 +154,8 @@ std::vector<std::vector<Hypothesis>> Translator::search(std::span<const std::vec
       lengths.push_back(static_cast<std::int64_t>(source.size()));
       own.push_back(streams[batches.order[i]]);
     }
-    const auto targets = model_->targets(ids, offsets_of(lengths), {.threads = options.threads});
-    auto found = qkv::generate(*targets, static_cast<std::int64_t>(end - begin), search, own);
+    const auto decoder = model_->decoder(ids, offsets_of(lengths), {.threads = options.threads});
+    auto found = qkv::generate(*decoder, static_cast<std::int64_t>(end - begin), search, own);
     for (std::size_t i = begin; i < end; ++i) results[batches.order[i]] = std::move(found[i - begin]);
   });
   return results;

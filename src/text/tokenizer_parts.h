@@ -64,7 +64,7 @@ struct NamedBytes {
 Tokenizer::Parts parse_marian_tokenizer(const NamedBytes& pieces, const NamedBytes& vocabulary, std::int64_t vocab);
 
 // FormatError if the folder's tokenizer_config.json asks for ids that are not those of this tokenizer. `is_separate`:
-// whether the target has a vocabulary of its own.
+// whether the target side has a vocabulary of its own.
 void check_marian_settings(const std::string& path, const Tokenizer& tokenizer, bool is_separate);
 
 // The model by its "type". FormatError names the field and the rule. Its index is not built yet.

@@ -98,10 +98,11 @@ std::int32_t Vocabulary::need(const std::string& token) const {
   return *id;
 }
 
-// The one of both sides; or the source's, then the target's.
+// The one of both sides; or that of the source side, then that of the target side.
 std::vector<Vocabulary> find_vocabularies(const TrainTranslatorFiles& files, Vocabularies sides) {
   if (sides == Vocabularies::shared && !files.target_tokenizer.empty()) {
-    refuse("train", "{} is for targets only; set tokenizer.vocabularies to \"separate\"", files.target_tokenizer);
+    refuse("train", "{} is for the target side only; set tokenizer.vocabularies to \"separate\"",
+           files.target_tokenizer);
   }
   std::vector<Vocabulary> all;
   all.emplace_back(files, kTokenizerFile, given_tokenizer(files, files.tokenizer, kTokenizerFile));

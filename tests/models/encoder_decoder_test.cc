@@ -157,13 +157,13 @@ TYPED_TEST(MarianAndSeq2Seq, StepsGiveWhatTheWholePassGivesInAnyCompanyAndOnAnyT
     const Tensor alone = model.logits(pairs_of({{{3, 9, 4, 0}, {5, 1, 8, 2, 0}}}));
     EXPECT_TRUE(same_bits(alone, Tensor::copy(logits.view().slice(0, 0, 5))));
     ASSERT_EQ(logits.shape(), (Dims{7, config.output_vocab()}));
-    const auto targets = model.targets(batch.source, batch.source_offsets);
-    EXPECT_EQ(targets->vocab(), config.output_vocab());
+    const auto decoder = model.decoder(batch.source, batch.source_offsets);
+    EXPECT_EQ(decoder->vocab(), config.output_vocab());
     // Two beams of the first source, whose second one is continued, and one of the second, which ends after two tokens.
     std::vector<std::int64_t> parents{0, 1};
     std::vector<std::int32_t> tokens{config.start, config.start};
     for (std::int64_t t = 0; t < 5; ++t) {
-      const TensorView rows = targets->step(parents, tokens);
+      const TensorView rows = decoder->step(parents, tokens);
       const auto expect_row = [&](std::int64_t row, std::int64_t token) {
         EXPECT_LE(testing::difference(rows.select(0, row), logits.view().select(0, token)), step_tolerance(config));
       };
@@ -302,7 +302,7 @@ TEST(LayerMasks, OfARecurrentDecoderHideKeys) {
     }
     EXPECT_GT(testing::difference(logits, model.logits(one_pair())), 1e-6);
     const EncoderDecoderOptions options{.masks = {.memory = std::span(&mask, 1)}};
-    EXPECT_THROW(model.targets(one_pair().source, one_pair().source_offsets, options), std::invalid_argument);
+    EXPECT_THROW(model.decoder(one_pair().source, one_pair().source_offsets, options), std::invalid_argument);
     EXPECT_THROW(model.logits(one_pair(), {.masks = {.encoder = std::span(&mask, 1)}}), std::invalid_argument);
   }
 }

@@ -178,8 +178,8 @@ TEST(TransformerEncoderDecoder, RefusesBatchesThatDoNotFit) {
   EXPECT_THROW(model.encode(unknown, offsets_for({1})), std::invalid_argument);
   EXPECT_THROW(model.encode(ten, offsets_for({9})), std::invalid_argument);
   const Mask mask;
-  const auto generating = [&] { model.targets(ten, offsets_for({10}), {.masks = {.decoder = std::span(&mask, 1)}}); };
-  EXPECT_EQ(message_of<std::invalid_argument>(generating), "marian: targets() takes no masks; logits() does");
+  const auto generating = [&] { model.decoder(ten, offsets_for({10}), {.masks = {.decoder = std::span(&mask, 1)}}); };
+  EXPECT_EQ(message_of<std::invalid_argument>(generating), "marian: decoder() takes no masks; logits() does");
   EXPECT_EQ(model.encode({}, offsets_for({0})).shape(), (Dims{0, 12}));
 }
 

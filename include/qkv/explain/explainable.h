@@ -87,9 +87,9 @@ struct WrittenToken : TokenProbability {
 struct Alignment {
   std::string source_text{}, target_text{};
   TokenWords source{}, target{};
-  std::vector<WrittenToken> written{};  // for each token of the target
+  std::vector<WrittenToken> written{};  // for each target token
   std::size_t target_sequence = 0;      // by its number
-  std::size_t site = 0;          // the attention in which query i writes token i of the target, from the source's keys
+  std::size_t site = 0;          // the attention in which query i writes target token i, from the source's keys
   std::int64_t cut = 0;          // tokens at the end of the source that were not read
   bool is_continuation = false;  // of a language model
 };

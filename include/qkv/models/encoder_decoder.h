@@ -29,9 +29,9 @@ namespace qkv {
 // The tokens that a model reads and writes.
 struct EncoderDecoderTokens {
   std::int64_t vocab = 0;         // of the source
-  std::int64_t target_vocab = 0;  // of the target, if each side has a table of its own; 0: one table serves both
+  std::int64_t target_vocab = 0;  // of the target side, if each side has a table of its own; 0: one table serves both
   std::int64_t positions = 0;     // the longest sequence
-  std::int32_t end = 0;           // ends every source and target
+  std::int32_t end = 0;           // ends every text of either side
   std::int32_t padding = 0;       // its embedding gets no gradient; no source holds it
   std::int32_t start = 0;         // what the decoder begins with
 
@@ -48,7 +48,7 @@ struct EncoderDecoderMasks {
 struct EncoderDecoderOptions {
   int threads = 0;  // 0: threads()
   std::stop_token stop{};
-  EncoderDecoderMasks masks{};  // not of targets()
+  EncoderDecoderMasks masks{};  // not of decoder()
 };
 
 struct EncoderDecoderTrainingOptions {
@@ -93,7 +93,7 @@ class QKV_API EncoderDecoder {
   virtual Tensor logits(const PairBatch& batch, const EncoderDecoderOptions& options = {},
                         Observer* observer = nullptr) const = 0;
   // The decoder as generate() needs it, for these sources; offsets as in sequences.h. The model must outlive it.
-  virtual std::unique_ptr<NextTokens> targets(std::span<const std::int32_t> ids, const Tensor& offsets,
+  virtual std::unique_ptr<NextTokens> decoder(std::span<const std::int32_t> ids, const Tensor& offsets,
                                               const EncoderDecoderOptions& options = {}) const = 0;
 
   // As in trainable.h.

@@ -36,7 +36,7 @@ enum class TransformerPositions { of_kind, rotary };
 struct TransformerEncoderDecoderConfig {
   TransformerEncoderDecoderKind kind = TransformerEncoderDecoderKind::marian;
   std::int64_t vocab = 0;         // of the source
-  std::int64_t target_vocab = 0;  // of the target, if each side has a table of its own; 0: one table serves both
+  std::int64_t target_vocab = 0;  // of the target side, if each side has a table of its own; 0: one table serves both
   std::int64_t positions = 0;     // the longest sequence
   std::int64_t model_dim = 0;
   std::int64_t encoder_layers = 0, decoder_layers = 0;
@@ -47,7 +47,7 @@ struct TransformerEncoderDecoderConfig {
   Normalization normalization = Normalization::layer;
   TransformerPositions position_kind = TransformerPositions::of_kind;
   bool scale_embedding = true;
-  std::int32_t end = 0;      // ends every source and target
+  std::int32_t end = 0;      // ends every text of either side
   std::int32_t padding = 0;  // its embedding gets no gradient; no source holds it
   std::int32_t start = 0;    // what the decoder begins with
 
@@ -99,7 +99,7 @@ class QKV_API TransformerEncoderDecoder : public EncoderDecoder {
                 Observer* observer = nullptr) const override;
 
   // The decoder as generate() needs it, for these sources. The model must outlive it.
-  std::unique_ptr<NextTokens> targets(std::span<const std::int32_t> ids, const Tensor& offsets,
+  std::unique_ptr<NextTokens> decoder(std::span<const std::int32_t> ids, const Tensor& offsets,
                                       const EncoderDecoderOptions& options = {}) const override;
 
   // As in trainable.h.

@@ -50,8 +50,8 @@ class QKV_API Translator {
   // `folder` holds what EncoderDecoder::load reads, generation_config.json (else config.json says how to generate), and
   // tokenizer.json, which translate() needs, with target_tokenizer.json beside it if each side of the model has a
   // vocabulary of its own; without tokenizer.json Marian's source.spm, target.spm and vocab.json (target_vocab.json for
-  // the target's own), as Tokenizer::load_marian reads them. FormatError, naming the file and the field, for what is
-  // malformed or asks for a way of tokenizing or generating that is not supported. `storage` as in weights.h.
+  // the target side's own), as Tokenizer::load_marian reads them. FormatError, naming the file and the field, for what
+  // is malformed or asks for a way of tokenizing or generating that is not supported. `storage` as in weights.h.
   static Translator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   // Results do not depend on the other texts or on the number of threads. A text of more tokens than the model has
@@ -67,7 +67,7 @@ class QKV_API Translator {
   std::vector<std::vector<Hypothesis>> generate(std::span<const std::vector<std::int32_t>> sources,
                                                 const TranslateOptions& options = {}) const;
 
-  // The backward pass of minus the log-probability of one token of the target, by its place in it, for what the
+  // The backward pass of minus the log-probability of one target token, by its place in it, for what the
   // observer sees of it (EncoderDecoderTrainingOptions). No parameter wants a gradient, so the model stays as it is.
   void observe_gradients(const PairBatch& pair, std::int64_t token, Observer& observer) const;
 
@@ -81,7 +81,7 @@ class QKV_API Translator {
   const EncoderDecoder& model() const { return *model_; }
   // What the folder says beside the model, tokenizers as digests: for fingerprint().
   std::string settings() const;
-  // Of sources and of targets; FormatError if the folder had none.
+  // Of the source and of the target side; FormatError if the folder had none.
   const Tokenizer& tokenizer() const;
   const Tokenizer& target_tokenizer() const;
 

@@ -33,7 +33,7 @@ class Examples : public ExampleSet {
   virtual Batch collect(std::span<const std::uint32_t> chosen) const = 0;
 };
 
-// Pairs of token sequences. A pair costs the tokens of both sides; its length is that of the target.
+// Pairs of token sequences. A pair costs the tokens of both sides; its length is that of the target side.
 class QKV_API PairExamples : public Examples<PairBatch> {
  public:
   // Refers to the pairs. std::invalid_argument if a side is empty.

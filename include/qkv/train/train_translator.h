@@ -17,7 +17,7 @@ struct TrainTranslatorFiles {
   std::string train{};             // pairs (files.h)
   std::string valid{};             // pairs
   std::string tokenizer{};         // a tokenizer.json; none: one is learned from both sides of `train`, or was already
-  std::string target_tokenizer{};  // the same of targets, where the config asks for a vocabulary for each side
+  std::string target_tokenizer{};  // the same of the target side, where the config asks for a vocabulary for each side
   std::string from{};              // folder of a model to start from, its tokenizer.json included; none: random weights
   std::string out{};               // the folder, which is made if it is not there
   BadLines bad_lines = BadLines::refuse;

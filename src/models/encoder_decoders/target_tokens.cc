@@ -27,10 +27,10 @@ std::vector<std::int32_t> counted(const PairBatch& batch, const EncoderDecoderTr
   const std::int64_t count = std::ssize(batch.target);
   refuse_unless(*options.only >= 0 && *options.only < count, "encoder_decoder",
                 "there is no target token {}; the batch has {}", *options.only, count);
-  std::vector<std::int32_t> targets(batch.target.size(), -1);
+  std::vector<std::int32_t> tokens(batch.target.size(), -1);
   const auto only = static_cast<std::size_t>(*options.only);
-  targets[only] = batch.target[only];
-  return targets;
+  tokens[only] = batch.target[only];
+  return tokens;
 }
 
 ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& storage) {
@@ -40,7 +40,7 @@ ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& stor
 
 void refuse_masks(std::string_view model, const EncoderDecoderOptions& options) {
   const auto& [encoder, decoder, memory] = options.masks;
-  refuse_unless(encoder.empty() && decoder.empty() && memory.empty(), model, "targets() takes no masks; logits() does");
+  refuse_unless(encoder.empty() && decoder.empty() && memory.empty(), model, "decoder() takes no masks; logits() does");
 }
 
 std::string generation_json(const EncoderDecoderTokens& tokens, std::optional<std::int32_t> excluded) {

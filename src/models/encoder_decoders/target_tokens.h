@@ -20,7 +20,7 @@ namespace qkv::inline models {
 std::vector<std::int32_t> check_positions(std::string_view model, std::size_t ids, const Tensor& offsets,
                                           std::int64_t most);
 
-// What the decoder reads: each target behind the start token, without its own last one.
+// What the decoder reads: each target side behind the start token, without its own last one.
 std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int32_t> positions, std::int32_t start);
 
 // The tokens whose losses count: all, or the one that options name, and -1 for the others.

@@ -284,7 +284,7 @@ class TransformerEncoderDecoder::Targets final : public NextTokens {
   Tensor logits_;
 };
 
-std::unique_ptr<NextTokens> TransformerEncoderDecoder::targets(std::span<const std::int32_t> ids, const Tensor& offsets,
+std::unique_ptr<NextTokens> TransformerEncoderDecoder::decoder(std::span<const std::int32_t> ids, const Tensor& offsets,
                                                                const EncoderDecoderOptions& options) const {
   const StopScope stop(options.stop);
   refuse_masks("marian", options);

@@ -9,6 +9,7 @@
 
 #include "core/stop.h"
 #include "text/stages/characters.h"
+#include "text/stages/unicode_tables.h"
 
 namespace qkv::text {
 
@@ -215,26 +216,13 @@ namespace {
 // Extended grapheme clusters: what a reader takes for one character (Unicode Standard Annex 29), with the properties of
 // Unicode 17.0, as the `tokenizers` library has them, but without rule GB9c for conjuncts of Indic consonants. By
 // utf8proc, with what came after its Unicode 15.0.
-struct Extenders {
-  char32_t first;
-  char32_t last;
-};
-
-// What extends a cluster since Unicode 15.1.
-constexpr Extenders kNewExtenders[] = {{0x0897, 0x0897},   {0x1ACF, 0x1ADD},   {0x1AE0, 0x1AEB},   {0x10D69, 0x10D6D},
-                                       {0x10EFA, 0x10EFC}, {0x113B8, 0x113C0}, {0x113C2, 0x113C2}, {0x113C5, 0x113C5},
-                                       {0x113C7, 0x113CA}, {0x113CC, 0x113D0}, {0x113D2, 0x113D2}, {0x113E1, 0x113E2},
-                                       {0x11B60, 0x11B67}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F}, {0x1E5EE, 0x1E5EF},
-                                       {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
 
 // A code point that utf8proc knows and that joins its neighbours in the same way.
 utf8proc_int32_t known_like(char32_t code) {
   constexpr utf8proc_int32_t kExtends = 0x300, kPrepended = 0x600, kPlain = 'x';
   if (code == 0x113D1) return kPrepended;
   if (code == 0x11A3A) return kPlain;  // no longer prepended
-  const auto* range = std::ranges::lower_bound(kNewExtenders, code, {}, &Extenders::last);
-  if (range != std::end(kNewExtenders) && code >= range->first) return kExtends;
-  return static_cast<utf8proc_int32_t>(code);
+  return contains(kNewExtenders, code) ? kExtends : static_cast<utf8proc_int32_t>(code);
 }
 
 // How many characters of a text that is not empty its first cluster has.

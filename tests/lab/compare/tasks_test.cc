@@ -20,8 +20,8 @@ TEST(SequenceTasks, RecallAsksForTheOnlySymbol) {
     const SequenceExample example = draw_recall(distance, 3, random);
     ASSERT_EQ(std::ssize(example.tokens), 3 + 1 + distance);
     for (std::size_t i = 0; i < example.tokens.size(); ++i) EXPECT_EQ(example.tokens[i] < kSymbols, i == 3);
-    EXPECT_EQ(example.targets.back(), example.tokens[3]);
-    EXPECT_EQ(std::count(example.targets.begin(), example.targets.end(), -1), 3 + distance);
+    EXPECT_EQ(example.labels.back(), example.tokens[3]);
+    EXPECT_EQ(std::count(example.labels.begin(), example.labels.end(), -1), 3 + distance);
   }
 }
 
@@ -30,7 +30,7 @@ TEST(SequenceTasks, CopyAsksForAllSymbolsInOrder) {
   const SequenceExample example = draw(SequenceTask::copy, 3, random);
   const Tokens& t = example.tokens;
   EXPECT_EQ(t, (Tokens{t[0], t[1], t[2], kSymbols, kSymbols + 1, kSymbols + 1}));
-  EXPECT_EQ(example.targets, (Tokens{-1, -1, -1, t[0], t[1], t[2]}));
+  EXPECT_EQ(example.labels, (Tokens{-1, -1, -1, t[0], t[1], t[2]}));
 }
 
 TEST(SequenceTasks, KeysAskForTheirOwnSymbols) {
@@ -41,12 +41,12 @@ TEST(SequenceTasks, KeysAskForTheirOwnSymbols) {
     std::map<std::int32_t, std::int32_t> values;
     for (std::size_t i = 0; i < 2 * pairs; i += 2) {
       EXPECT_TRUE(values.emplace(example.tokens[i], example.tokens[i + 1]).second);
-      EXPECT_EQ(example.targets[i], -1);
-      EXPECT_EQ(example.targets[i + 1], -1);
+      EXPECT_EQ(example.labels[i], -1);
+      EXPECT_EQ(example.labels[i + 1], -1);
     }
     std::set<std::int32_t> asked;
     for (std::size_t i = 2 * pairs; i < example.tokens.size(); ++i) {
-      EXPECT_EQ(example.targets[i], values.at(example.tokens[i]));
+      EXPECT_EQ(example.labels[i], values.at(example.tokens[i]));
       EXPECT_TRUE(asked.insert(example.tokens[i]).second);
     }
   }
@@ -70,7 +70,7 @@ TEST(SequenceTasks, SymbolsAreEven) {
   const std::vector<std::int64_t> extents(1000, 4);
   const SequenceBatch batch = draw_batch(SequenceTask::copy, extents, 9);
   for (std::int32_t symbol = 0; symbol < kSymbols; ++symbol) {
-    EXPECT_NEAR(static_cast<double>(std::count(batch.targets.begin(), batch.targets.end(), symbol)) / 4000, 0.1, 0.02);
+    EXPECT_NEAR(static_cast<double>(std::count(batch.labels.begin(), batch.labels.end(), symbol)) / 4000, 0.1, 0.02);
   }
 }
 
