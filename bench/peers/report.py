@@ -13,41 +13,41 @@ SECTIONS = {
     "backward": "The same shapes: gradients of q, k and v. GFLOP/s, counting 2.5 times forward's operations.",
     "training": "The same shapes, forward and backward. GFLOP/s, counting 3.5 times forward's operations.",
     "training variants": "Two of them with 16-bit numbers in memory, and with dropout of 0.1.",
-    "random": "Shapes drawn at random, f32, so that nothing is tuned to six lines. GFLOP/s.",
+    "random": "Random shapes, f32, as a check against tuning to the six models. GFLOP/s.",
     "masks": "f32. A quarter of the keys hidden: at the ends of sequences (`Mask::lengths`; padded), or scattered "
     "(`Mask::boolean`). All but the query's own and 128 keys before it (`Mask::window`), or all but its document's of 512 "
     "(`Mask::documents`). GFLOP/s, counting only pairs of query and key that may attend.",
-    "half types": "16-bit numbers in memory. GFLOP/s. Reduced: ours multiplies in bf16 too, as OpenVINO does "
-    "with bf16, and torch where the processor has AMX.",
+    "half types": "16-bit numbers in memory. GFLOP/s. Reduced: qkv multiplies in bf16, too, as OpenVINO does for bf16, and "
+    "torch on processors with AMX.",
     "decode": 'One query, grouped heads. GB/s of keys and values; "read" is a plain sum over the same arrays.',
 }
 
 INTRODUCTION = """# Benchmarks
 
-Written by `bench/peers/run`, which races ours against other libraries on one machine: attention, and the commands that
-embed, translate and train. A ratio above 1 means that we are faster. Only the last chapter was measured elsewhere;
+Written by `bench/peers/run`, which compares qkv with other libraries on one machine: attention, and the commands that
+embed, translate and train. A ratio above 1 means that qkv is faster. Only the last chapter was measured elsewhere;
 its rows say where.
 
-Attention alternates every 30 ms, on the same numbers; the best run of all rounds counts.
+For attention the libraries alternate every 30 ms, on the same numbers; the best run of all rounds counts.
 
 - Shapes are (batch, heads, length, head size); "8 on 2" are grouped heads, "512 x 64" are queries x keys.
-- With one thread all run on one processor, and its time counts where it is less than the clock's, so that other
-  programs' time does not count. With two threads the clock counts.
-- Arrays are laid out beforehand as each library likes them; compiling and first runs are not timed.
+- With one thread all run on one processor, and its processor time counts if it is below wall time, which excludes
+  other programs. With two threads wall time counts.
+- Arrays are laid out beforehand as each library prefers; compilation and first runs are not timed.
 - torch: `scaled_dot_product_attention`, with `enable_gqa` and a boolean mask where needed; backward by
-  `torch.autograd.grad`, and nobody else takes part there. ONNX Runtime: the operator
-  Attention of opset 23. OpenVINO: `ScaledDotProductAttention`, the heads of a group given as queries, products in f32
-  for f16. JAX: `jit` of `dot_product_attention`. FlexAttention: `flex_attention`
-  of torch, compiled, its mask a function laid out beforehand in blocks; for masks alone.
-- "of peak" is our share of the multiply-add peak of the same cores in f32. "error" is the largest difference to
-  attention in f64, ours and the worst of the others; who is wrong beyond rounding does not take part.
+  `torch.autograd.grad`; the other libraries do not take part. ONNX Runtime: the operator Attention of opset 23.
+  OpenVINO: `ScaledDotProductAttention`, the heads of a group given as queries, products in f32 for f16. JAX: `jit` of
+  `dot_product_attention`. FlexAttention: `flex_attention` of torch, compiled, with a precomputed block mask; only for
+  masks.
+- "of peak" is qkv's share of the multiply-add peak of the same cores in f32. "error" is the largest difference from
+  attention in f64, of qkv and the worst of the others; libraries that are wrong beyond rounding are left out.
 """
 
 # Of other programs, measured another day.
 ELSEWHERE = """## Layers and whole models
 
-Measured apart, each by a program of its own in `bench/peers`, in turns with torch 2.15 eager, f32: times torch's speed
-on one thread. Sizes, what lost, and two threads: [recurrent layers](design/recurrent.md),
+Measured separately, each by its own program in `bench/peers`, alternating with torch 2.15 eager, f32: speed relative
+to torch on one thread. Sizes, losses, and two threads: [recurrent layers](design/recurrent.md),
 [convolutions](lab/convolution.md), [Vision Transformers](lab/vision_transformer.md).
 
 | case | processor | forward | forward and backward |
@@ -119,8 +119,8 @@ def write(reports, commands):
         yield f"| {report['threads']} | " + " | ".join(numbers) + " |"
     yield ""
     yield (
-        "Where torch's plain product is far below the peak, its libraries do not use this processor's widest vectors, "
-        "or the processor does not keep up its peak while it reads numbers."
+        "Where torch's plain product is far below the peak, its libraries do not use this processor's widest "
+        "vectors, or the processor cannot sustain its peak while reading memory."
     )
 
     yield ""

@@ -4,21 +4,21 @@ results of their races."""
 EMBEDDING = """## Sentence embeddings
 
 MiniLM-L6, 64 sentences of 5 to 120 words, by `bench/peers/embed_peers.py`: in turns, medians of nine rounds, the best
-batch of each. Ours is the command `qkv embed`, text in and text out; theirs are in their process. Tokens a second, and
-how many times ours in f32; milliseconds for one short sentence alone; the worst cosine to f32; how much an embedding
-changes when its text is alone instead of in a batch."""
+batch of each. qkv is the command `qkv embed`, text in and text out; the others run in their own process. Tokens a
+second, and relative to qkv in f32; milliseconds for one short sentence alone; the worst cosine to f32; the change of
+an embedding when its text is alone instead of in a batch."""
 
 TRANSLATION = """## Translation
 
 The shipped model on sentences of 8 to 30 words, by `bench/peers/translate_peers.py`: in turns, each after a rest, medians,
-tokens a second. In batches of 32 sorted by length, or one sentence of about 24 tokens at a time. Ours is the command `qkv
-translate`, text in and text out; CTranslate2 gets its tokens ready made. f32 against f32, int8 against int8."""
+tokens a second. In batches of 32 sorted by length, or one sentence of about 24 tokens at a time. qkv is the command
+`qkv translate`, text in and text out; CTranslate2 gets tokens. f32 against f32, int8 against int8."""
 
 TRAINING = """## Training a translator
 
 256 wide, 3 + 3 layers, dropout 0.1, Adam, on real pairs, by `bench/peers/train_peers.py`: `qkv train` in turns with
-MarianMTModel of transformers on torch eager, medians of three rounds, target tokens a second. Ours packs pairs, torch
-gets padded batches of pairs of about the same length."""
+MarianMTModel of transformers on torch eager, medians of three rounds, target tokens a second. qkv packs pairs,
+torch gets padded batches of pairs of similar length."""
 
 ORDER = """## What reproducibility costs
 
