@@ -272,7 +272,8 @@ class Layer:
     def zero_grad(self) -> None:
         """Makes all gradients zero."""
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to gradients()."""
+        """From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to
+        gradients()."""
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 class MultiHeadAttention(Layer):

@@ -44,8 +44,8 @@ class Embedder(Model):
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
         weights: how the layers' matrices are kept, "f32", "bf16", "int8" or "int8_groups": in fewer bits they take less
-        memory and are less accurate (docs/python.md). threads: None for the process's number. max_seq_length: tokens of a text that
-        are read, as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for
+        memory and are less accurate (docs/python.md). threads: None for the process's number. max_seq_length: tokens of a
+        text that are read, as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for
         steps that are not supported; OSError if it cannot be read.
         """
         super().__init__(folder, weights=weights, threads=threads)
@@ -72,8 +72,9 @@ class Embedder(Model):
         """The embeddings of texts, float32 [texts, dim]; of a single str [dim].
 
         batch_size changes nothing: texts are batched by their tokens, and the bits do not depend on it. progress is
-        called with the numbers of texts done and of all; show_progress_bar shows them on standard error. prompt, or the folder's prompt of that name, is put before each
-        text in place of the folder's default. truncate_dim keeps the first numbers; normalize_embeddings gives them length 1.
+        called with the numbers of texts done and of all; show_progress_bar shows them on standard error. prompt, or the
+        folder's prompt of that name, is put before each text in place of the folder's default. truncate_dim keeps the first
+        numbers; normalize_embeddings gives them length 1.
         output_value "token_embeddings": a list of float32 [tokens, dim], the last hidden states of each text.
 
         TypeError, with its index, for a text that is no str; ValueError for an argument that cannot be honoured.
@@ -110,15 +111,11 @@ class Embedder(Model):
 
     def encode_query(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
         """encode() with the folder's prompt "query", unless a prompt is given."""
-        if prompt_name is None and options.get("prompt") is None:
-            prompt_name = "query"
-        return self.encode(sentences, prompt_name, **options)
+        return self.encode(sentences, _named(prompt_name, "query", options), **options)
 
     def encode_document(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
         """encode() with the folder's prompt "document", unless a prompt is given."""
-        if prompt_name is None and options.get("prompt") is None:
-            prompt_name = "document"
-        return self.encode(sentences, prompt_name, **options)
+        return self.encode(sentences, _named(prompt_name, "document", options), **options)
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """How alike the rows of two matrices are, [rows, rows], by the folder's similarity_fn_name (cosine unless set).
@@ -251,6 +248,10 @@ class Embedder(Model):
     def _prompts(self) -> dict[str, str]:
         prompts = {"query": "", "document": "", **(self._config().get("prompts") or {})}
         return {name: prompt or "" for name, prompt in prompts.items()}
+
+
+def _named(given: str | None, name: str, options: dict[str, Any]) -> str | None:
+    return name if given is None and options.get("prompt") is None else given
 
 
 def _show(done: int, total: int) -> None:

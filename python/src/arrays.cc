@@ -1,5 +1,5 @@
 // Imports arrays by nb::ndarray, and what that lacks: tensors of torch without calls of Python, by the functions in C
-// behind
+// of
 // `__dlpack_c_exchange_api__` (DLPack 1, torch from 2.10), and bf16 of NumPy as 16-bit integers of the same memory.
 #include "arrays.h"
 
@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,38 +23,27 @@ namespace {
 
 constexpr int kCpu = 1;  // DLPack's kDLCPU
 
+using Code = nb::dlpack::dtype_code;
+
+constexpr std::tuple<Code, int, Dtype> kTypes[] = {
+    {Code::Float, 32, Dtype::f32},   {Code::Float, 64, Dtype::f64},   {Code::Float, 16, Dtype::f16},
+    {Code::Bfloat, 16, Dtype::bf16}, {Code::Bool, 8, Dtype::boolean}, {Code::Int, 8, Dtype::i8},
+    {Code::Int, 16, Dtype::i16},     {Code::Int, 32, Dtype::i32},     {Code::Int, 64, Dtype::i64},
+    {Code::UInt, 8, Dtype::u8},      {Code::UInt, 16, Dtype::u16},    {Code::UInt, 32, Dtype::u32},
+    {Code::UInt, 64, Dtype::u64}};
+
 std::optional<Dtype> dtype_of_dlpack(nb::dlpack::dtype type) {
-  if (type.lanes != 1) return std::nullopt;
-  const auto sized = [&](std::initializer_list<std::pair<int, Dtype>> choices) -> std::optional<Dtype> {
-    for (const auto& [bits, dtype] : choices) {
-      if (bits == type.bits) return dtype;
-    }
-    return std::nullopt;
-  };
-  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
-    case nb::dlpack::dtype_code::Float:
-      return sized({{32, Dtype::f32}, {64, Dtype::f64}, {16, Dtype::f16}});
-    case nb::dlpack::dtype_code::Bfloat:
-      return sized({{16, Dtype::bf16}});
-    case nb::dlpack::dtype_code::Bool:
-      return sized({{8, Dtype::boolean}});
-    case nb::dlpack::dtype_code::Int:
-      return sized({{8, Dtype::i8}, {16, Dtype::i16}, {32, Dtype::i32}, {64, Dtype::i64}});
-    case nb::dlpack::dtype_code::UInt:
-      return sized({{8, Dtype::u8}, {16, Dtype::u16}, {32, Dtype::u32}, {64, Dtype::u64}});
-    default:
-      return std::nullopt;
+  for (const auto& [code, bits, dtype] : kTypes) {
+    if (type.lanes == 1 && type.code == static_cast<std::uint8_t>(code) && type.bits == bits) return dtype;
   }
+  return std::nullopt;
 }
 
-nb::dlpack::dtype dlpack_of(Dtype dtype) {
-  using Code = nb::dlpack::dtype_code;
-  const Code code = dtype == Dtype::bf16       ? Code::Bfloat
-                    : is_floating(dtype)       ? Code::Float
-                    : dtype == Dtype::boolean  ? Code::Bool
-                    : name_of(dtype)[0] == 'i' ? Code::Int
-                                               : Code::UInt;
-  return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
+nb::dlpack::dtype dlpack_of(Dtype wanted) {
+  for (const auto& [code, bits, dtype] : kTypes) {
+    if (dtype == wanted) return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(bits), 1};
+  }
+  return {};
 }
 
 struct Version {

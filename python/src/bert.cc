@@ -27,10 +27,7 @@ nb::object forward_bert(const TextEncoder& bert, nb::handle ids, nb::handle type
   const TokenBatch batch{.ids = take_ids(ids, "ids"),
                          .types = take_ids(types, "types"),
                          .offsets = offsets_of(take_whole_numbers(lengths, "lengths"))};
-  const TextEncoderConfig& config = bert.config();
-  const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
-  const double operations =
-      2 * static_cast<double>(batch.ids.size()) * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
+  const double operations = layers_operations(bert.config(), static_cast<double>(batch.ids.size()));
   const int count = take_threads(threads);
   Tensor hidden;
   run_released(operations, [&] { hidden = bert.forward(batch, {.threads = count}); });

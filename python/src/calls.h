@@ -19,6 +19,13 @@ inline constexpr double kTinyOperations = 1e5;
 // What Ctrl-C does to work that was stopped and has not ended yet.
 enum class SecondSignal { nothing, ends_the_process };
 
+// Multiplications and additions of the layers of a Transformer with this config, for so many tokens.
+template <class Config>
+double layers_operations(const Config& config, double tokens) {
+  const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
+  return 2 * tokens * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
+}
+
 // Runs `work` with the lock released, unless it is tiny. Where it is long and this is the main thread, the only one
 // whose signals Python hears, on a thread of its own: a signal whose handler raises stops all that it does
 // (qkv/stop.h), and the exception is the handler's.

@@ -14,13 +14,11 @@ namespace {
 
 // Of the products with the weights of a text's layers, at about four bytes a token.
 double operations_of(const Embedder& embedder, std::span<const std::string> texts) {
-  const TextEncoderConfig& config = embedder.model().config();
-  const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
   double tokens = 0;
   for (const std::string& text : texts) {
     tokens += std::min(static_cast<double>(text.size()) / 4 + 2, static_cast<double>(embedder.max_length()));
   }
-  return 2 * tokens * static_cast<double>(config.layers) * (4 * dim * dim + 2 * dim * ff);
+  return layers_operations(embedder.model().config(), tokens);
 }
 
 // With `progress` in pieces, after each of which it is told how many texts are done.

@@ -18,9 +18,7 @@ double operations_of(const Vit& model, const TensorView& pictures) {
   if (pictures.rank() != 4) return 0;
   const double patches = static_cast<double>(pictures.size(1) * pictures.size(2)) /
                          static_cast<double>(config.patch.height * config.patch.width);
-  const auto dim = static_cast<double>(config.model_dim), ff = static_cast<double>(config.ff_dim);
-  return 2 * static_cast<double>(pictures.size(0)) * patches * static_cast<double>(config.layers) *
-         (4 * dim * dim + 2 * dim * ff);
+  return layers_operations(config, static_cast<double>(pictures.size(0)) * patches);
 }
 
 // forward() or logits() of the model.
