@@ -280,8 +280,7 @@ class MultiHeadAttention(Layer):
     """Many attentions side by side: project to heads, attend, merge, project out.
 
     Parameters and results are those of torch.nn.MultiheadAttention, but for masks, which are qkv's (True may attend), and
-    for rows that see no key, which are 0 before the output projection. Fresh weights are drawn from seed as torch draws its
-    own.
+    for rows that see no key, which are 0 before the output projection. Options: qkv.layers.MultiHeadAttentionConfig.
 
     >>> import numpy, qkv
     >>> layer = qkv.layers.MultiHeadAttention(model_dim=8, heads=2)
@@ -301,7 +300,8 @@ class MultiHeadAttention(Layer):
         or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward()."""
 
 class Encoder(Layer):
-    """Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder.
+    """Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder. Options:
+    qkv.layers.StackConfig.
 
     >>> import numpy, qkv
     >>> encoder = qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1)
@@ -319,7 +319,8 @@ class Encoder(Layer):
         [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,)."""
 
 class Decoder(Layer):
-    """Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder.
+    """Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder. Options:
+    qkv.layers.StackConfig.
 
     >>> import numpy, qkv
     >>> decoder = qkv.layers.Decoder(model_dim=8, heads=2, ff_dim=16, layers=1)
@@ -338,7 +339,7 @@ class Decoder(Layer):
 class Transformer(Layer):
     """An encoder and a decoder: parameters and results of torch.nn.Transformer.
 
-    No embedding, no positions, no output projection.
+    No embedding, no positions, no output projection. Options: qkv.layers.TransformerConfig.
 
     >>> import numpy, qkv
     >>> model = qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=16, encoder_layers=1, decoder_layers=1)
@@ -355,7 +356,8 @@ class Transformer(Layer):
         saved), for backward(), which gives (grad_source, grad_target)."""
 
 class Rnn(Layer):
-    """``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990)."""
+    """``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990).
+    Options: qkv.lab.RnnConfig."""
     def __init__(self, **config: Unpack[RnnConfig]) -> None: ...
     def __call__(
         self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
@@ -367,6 +369,7 @@ class Rnn(Layer):
 
 class Lstm(Layer):
     """Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
+    Options: qkv.lab.RecurrentConfig.
 
     >>> import numpy, qkv
     >>> lstm = qkv.lab.Lstm(input_size=3, hidden=4)
@@ -382,7 +385,7 @@ class Lstm(Layer):
         """As that of Rnn, with the states of the cells after the hidden ones."""
 
 class Gru(Layer):
-    """Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014)."""
+    """Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014). Options: qkv.lab.GruConfig."""
     def __init__(self, **config: Unpack[GruConfig]) -> None: ...
     def __call__(
         self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
@@ -392,7 +395,7 @@ class Gru(Layer):
 class Conv1d(Layer):
     """``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
 
-    Parameters and results of torch.nn.Conv1d, with channels last.
+    Parameters and results of torch.nn.Conv1d, with channels last. Options: qkv.lab.Conv1dConfig.
 
     >>> import numpy, qkv
     >>> qkv.lab.Conv1d(in_channels=2, out_channels=3, kernel=2)(numpy.ones((1, 4, 2), "f")).shape
@@ -407,7 +410,7 @@ class PatchEmbedding(Layer):
     """Pictures as tokens: ``out[0] = class_token + position[0]``,
     ``out[1 + i] = projection(patch i) + position[1 + i]``, row by row of the grid.
 
-    Source: Dosovitskiy et al. (2021), section 3.1.
+    Options: qkv.layers.PatchEmbeddingConfig. Source: Dosovitskiy et al. (2021), section 3.1.
 
     >>> import numpy, qkv
     >>> embedding = qkv.layers.PatchEmbedding(dim=8, patch=4, grid=(2, 3))
