@@ -48,7 +48,12 @@ void attention_backward(const TensorView& q, const TensorView& k, const TensorVi
   const AttentionCall call(q, k, v, options);
   const BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out};
   require_apart(outputs_of(gradients), all_inputs_of(inputs, options));
-  differentiate(call, inputs, options, gradients);
+  if (!is_dot_product(options.score.kind())) {  // refuses what does not fit, before any work
+    Arena dry = Arena::dry(call.memory());
+    differentiate(call, inputs, options, gradients, dry);
+  }
+  Arena arena(call.memory());
+  differentiate(call, inputs, options, gradients, arena);
 }
 
 }  // namespace qkv

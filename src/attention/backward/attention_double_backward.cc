@@ -46,16 +46,10 @@ void attention_double_backward(const TensorView& q, const TensorView& k, const T
                    {"the gradient of grad_out", gradients.grad_out}},
                   given);
   }
-  BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out, tangents};
-  const DoubleBackwardSchedule schedule(call, inputs, options, gradients);
-  Tensor out_tangent, log_sum_exp_tangent = Tensor::uninitialized(log_sum_exp.shape(), call.storage);
-  Tensor weight_sum = Tensor::uninitialized(log_sum_exp.shape(), call.storage);
-  if (!gradients.grad_out) out_tangent = Tensor::uninitialized(out.shape(), call.storage);
-  inputs.moved = {.out = gradients.grad_out ? gradients.grad_out : out_tangent.view(),
-                  .log_sum_exp = log_sum_exp_tangent,
-                  .weight_sum = weight_sum};
-  move_outputs(call, out, log_sum_exp, tangents, schedule.tangents, inputs.moved);
-  differentiate_scores(call, inputs, options, first_gradients(gradients), {.meanwhile = schedule.outer});
+  const BackwardInputs inputs{q, k, v, out, log_sum_exp, grad_out, tangents};
+  Arena dry = Arena::dry(call.memory()), arena(call.memory());
+  differentiate_twice(call, inputs, options, gradients, dry);  // refuses what does not fit, before any work
+  differentiate_twice(call, inputs, options, gradients, arena);
 }
 
 }  // namespace qkv

@@ -27,7 +27,7 @@ namespace {
 class BackwardPass {
  public:
   BackwardPass(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
-               const AttentionGradients& gradients, const OuterMemory& outer)
+               const AttentionGradients& gradients, Arena& arena)
       : call_(call),
         score_dim_(options.score.v() ? options.score.v().size(0) : call.query_dim),
         parameters_(call, options, gradients),
@@ -51,23 +51,20 @@ class BackwardPass {
     }
     if (key_) check_gradient(call, "the gradient of key", key_);
     if (value_) check_gradient(call, "the gradient of value", value_);
-    const std::size_t wide =
-        is_wide() ? static_cast<std::size_t>(query_.element_count()) * size_of(call.accumulation) : 0;
-    schedule_ = BackwardSchedule(call, bias_, parameters_, static_cast<bool>(inputs.moved.out), wide, outer);
+    // Shares of the queries' gradient add up in the accumulation's type.
+    query_sum_ = is_wide() ? arena.take(query_.shape(), call.accumulation) : query_;
+    schedule_ = BackwardSchedule(call, bias_, parameters_, static_cast<bool>(inputs.moved.out), arena);
   }
 
   const BackwardSchedule& schedule() const { return schedule_; }
 
   void run() {
-    if (is_wide()) wide_ = Tensor::uninitialized(query_.shape(), call_.accumulation);
-    query_sum_ = is_wide() ? wide_.view() : query_;
     parameters_.begin(schedule_.threads, schedule_.blocks * schedule_.sums_of_block());
     sum_chunks();
     parameters_.write();
   }
 
  private:
-  // Whether shares of the queries' gradient, which add up in the accumulation's type, need memory of their own.
   bool is_wide() const { return query_ && query_.dtype() != call_.accumulation; }
 
   void sum_chunks() {
@@ -267,7 +264,8 @@ class BackwardPass {
   }
 
   void write_queries() {
-    const double bytes = static_cast<double>(wide_.element_count()) * static_cast<double>(size_of(wide_.dtype()));
+    const double bytes =
+        static_cast<double>(query_sum_.element_count()) * static_cast<double>(size_of(call_.accumulation));
     const int threads = worth_waking(call_.threads, 0, bytes);
     parallel_for(call_.batch * call_.heads, threads, [&](std::int64_t index, int) {
       const std::int64_t b = index / call_.heads, h = index % call_.heads;
@@ -283,8 +281,7 @@ class BackwardPass {
   ParameterSums parameters_;
   TensorView out_, grad_out_, log_sum_exp_;
   TensorView query_, key_, value_;  // where gradients go; not given: not wanted
-  TensorView query_sum_;            // where shares of q's gradient are added: query_, or wide_
-  Tensor wide_;                     // of the accumulation's type, where that of query_ is narrower
+  TensorView query_sum_;            // where shares of q's gradient are added: query_, unless that is narrower
   MutableTensorView score_v_;
   BiasGradients bias_;
   Tangents tangents_;
@@ -335,15 +332,29 @@ void check_gradient(const AttentionCall& call, std::string_view name, const Tens
   require_distinct(name, view);
 }
 
-BackwardSchedule schedule_scores(const AttentionCall& call, const BackwardInputs& inputs,
-                                 const AttentionOptions& options, const AttentionGradients& gradients,
-                                 const OuterMemory& outer) {
-  return BackwardPass(call, inputs, options, gradients, outer).schedule();
+BackwardSchedule differentiate_scores(const AttentionCall& call, const BackwardInputs& inputs,
+                                      const AttentionOptions& options, const AttentionGradients& gradients,
+                                      Arena& arena) {
+  const Arena::Frame frame(arena);
+  BackwardPass pass(call, inputs, options, gradients, arena);
+  if (!arena.is_dry()) pass.run();
+  return pass.schedule();
 }
 
-void differentiate_scores(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
-                          const AttentionGradients& gradients, const OuterMemory& outer) {
-  BackwardPass(call, inputs, options, gradients, outer).run();
+DoubleBackwardSchedule differentiate_twice(const AttentionCall& call, BackwardInputs inputs,
+                                           const AttentionOptions& options, const AttentionSecondGradients& gradients,
+                                           Arena& arena) {
+  const auto taken = [&](const TensorView& like) { return arena.take(like.shape(), call.storage); };
+  inputs.moved = {.out = gradients.grad_out ? gradients.grad_out : taken(inputs.out),
+                  .log_sum_exp = taken(inputs.log_sum_exp),
+                  .weight_sum = taken(inputs.log_sum_exp)};
+  const JvpSchedule tangents(call, arena);
+  if (!arena.is_dry()) {
+    move_outputs(call, inputs.out, inputs.log_sum_exp, inputs.tangents, tangents, inputs.moved);
+  }
+  AttentionGradients first;
+  first.query = gradients.query, first.key = gradients.key, first.value = gradients.value;
+  return {tangents, differentiate_scores(call, inputs, options, first, arena)};
 }
 
 }  // namespace qkv::inline attending

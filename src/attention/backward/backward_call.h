@@ -13,13 +13,16 @@
 namespace qkv::inline attending {
 
 // As attention_backward() for the call of these inputs and options, but for additive scores `gradients.query` and
-// `gradients.key` have the hidden size, and of the score's parameters there is only v. Not for bilinear scores.
-void differentiate_scores(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
-                          const AttentionGradients& gradients, const OuterMemory& outer = {});
-// How that is carried out; no view needs elements.
-BackwardSchedule schedule_scores(const AttentionCall& call, const BackwardInputs& inputs,
-                                 const AttentionOptions& options, const AttentionGradients& gradients,
-                                 const OuterMemory& outer = {});
+// `gradients.key` have the hidden size, and of the score's parameters there is only v. Not for bilinear scores. How
+// that is carried out; a dry run of the arena does no more than that, and no view needs elements.
+BackwardSchedule differentiate_scores(const AttentionCall& call, const BackwardInputs& inputs,
+                                      const AttentionOptions& options, const AttentionGradients& gradients,
+                                      Arena& arena);
+
+// The same of attention_double_backward(), without `inputs.moved`.
+DoubleBackwardSchedule differentiate_twice(const AttentionCall& call, BackwardInputs inputs,
+                                           const AttentionOptions& options, const AttentionSecondGradients& gradients,
+                                           Arena& arena);
 
 // std::invalid_argument for options that have no gradients, and for gradients that do not fit the score.
 void check_backward(const AttentionOptions& options, const AttentionGradients& gradients);

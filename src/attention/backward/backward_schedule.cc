@@ -11,10 +11,9 @@
 namespace qkv::inline attending {
 
 BackwardSchedule::BackwardSchedule(const AttentionCall& call, const BiasGradients& bias,
-                                   const ParameterSums& parameters, bool is_double, std::size_t wide_query,
-                                   const OuterMemory& outer)
+                                   const ParameterSums& parameters, bool is_double, Arena& arena)
     : empty(call.batch == 0 || call.heads == 0 || call.q_len == 0 || call.k_len == 0) {
-  std::size_t shared = wide_query, of_thread = 0;
+  std::size_t shared = 0, of_thread = 0;
   if (!empty) {
     BackwardTask first;
     first.forward = call.task(0, 0);
@@ -41,36 +40,11 @@ BackwardSchedule::BackwardSchedule(const AttentionCall& call, const BiasGradient
   const auto bytes = [&](int count) {
     const auto workers = static_cast<std::size_t>(busy(count));
     const std::size_t of_workers = workers * (parameters.thread_bytes() + MemoryCount::kSmallBytes);
-    const std::size_t kept = outer.meanwhile + shared + of_workers;
-    return std::max(kept + std::max(workers * of_thread, parameters.written_bytes()), outer.otherwise);
+    return shared + of_workers + std::max(workers * of_thread, parameters.written_bytes());
   };
-  allowed_threads = call.memory().threads_within(call.threads, bytes);
+  allowed_threads = arena.threads_within(call.threads, bytes);
   threads = std::min(busy(allowed_threads), call.useful_threads(5));
-  workspace = call.memory().most_with(bytes(threads));
-}
-
-namespace {
-
-BackwardSchedule schedule_gradients(const AttentionCall& call, BackwardInputs inputs, const AttentionOptions& options,
-                                    const AttentionSecondGradients& gradients, std::size_t outer) {
-  inputs.moved = {.out = {unallocated(), call.storage, inputs.out.shape()},
-                  .log_sum_exp = {unallocated(), call.storage, inputs.log_sum_exp.shape()},
-                  .weight_sum = {unallocated(), call.storage, inputs.log_sum_exp.shape()}};
-  return schedule_scores(call, inputs, options, first_gradients(gradients), {.meanwhile = outer});
-}
-
-}  // namespace
-
-DoubleBackwardSchedule::DoubleBackwardSchedule(const AttentionCall& call, const BackwardInputs& inputs,
-                                               const AttentionOptions& options, const AttentionSecondGradients& second)
-    : outer(moved_bytes(call, static_cast<bool>(second.grad_out))),
-      tangents(call, outer),
-      gradients(schedule_gradients(call, inputs, options, second, outer)) {}
-
-AttentionGradients first_gradients(const AttentionSecondGradients& second) {
-  AttentionGradients inner;
-  inner.query = second.query, inner.key = second.key, inner.value = second.value;
-  return inner;
+  arena.borrow(bytes(threads));
 }
 
 }  // namespace qkv::inline attending

@@ -15,11 +15,6 @@
 
 namespace qkv::inline attending {
 
-// What the caller of a pass allocates around it: bytes that are there meanwhile, and the most before or after it.
-struct OuterMemory {
-  std::size_t meanwhile = 0, otherwise = 0;
-};
-
 struct BackwardInputs {
   TensorView q, k, v, out, log_sum_exp, grad_out;
   // Of the double backward, which differentiates grad_out times the tangent of out: the tangents of q, k and v, and
@@ -30,10 +25,9 @@ struct BackwardInputs {
 
 struct BackwardSchedule {
   BackwardSchedule() = default;
-  // `wide_query`: bytes of the queries' gradient where it is summed in another type than it is written in.
-  // std::invalid_argument if the memory limit cannot be kept.
+  // std::invalid_argument if the memory limit cannot be kept beside what the arena has.
   BackwardSchedule(const AttentionCall& call, const BiasGradients& bias, const ParameterSums& parameters,
-                   bool is_double, std::size_t wide_query, const OuterMemory& outer);
+                   bool is_double, Arena& arena);
 
   bool empty = true;  // no pair of a query and a key
   BackwardPlan kernel;
@@ -47,22 +41,12 @@ struct BackwardSchedule {
   // A thread's sums over queries for the keys of a chunk, one part behind the other, and the chunk's converted rows.
   std::size_t key_bytes = 0, value_bytes = 0, score_bytes = 0, bias_bytes = 0, wide_bytes = 0;
   std::size_t sum_bytes() const { return key_bytes + value_bytes + score_bytes + bias_bytes; }
-
-  std::size_t workspace = 0;  // the most that is allocated at a time
 };
 
 // One pass after the other.
 struct DoubleBackwardSchedule {
-  // No view needs elements. std::invalid_argument if the memory limit cannot be kept.
-  DoubleBackwardSchedule(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
-                         const AttentionSecondGradients& second);
-
-  std::size_t outer;  // bytes of what the first pass gives to the second
   JvpSchedule tangents;
   BackwardSchedule gradients;
 };
-
-// What the second of them is asked for.
-AttentionGradients first_gradients(const AttentionSecondGradients& second);
 
 }  // namespace qkv::inline attending

@@ -60,8 +60,7 @@ std::size_t BiasGradients::ordered_sum_bytes(std::int64_t blocks, std::int64_t c
     planes += static_cast<std::size_t>(count);
   }
   constexpr std::size_t kNode = sizeof(std::pair<const std::pair<const std::byte*, std::int64_t>, Share>);
-  return (given_.capacity() + views_.capacity()) * sizeof(TensorView) +
-         tasks_and_members(chunks) * views_.size() * sizeof(Share) + planes * (kNode + 4 * sizeof(void*)) +
+  return tasks_and_members(chunks) * views_.size() * sizeof(Share) + planes * (kNode + 4 * sizeof(void*)) +
          planes * static_cast<std::size_t>(std::max<std::int64_t>(blocks, 1)) * sizeof(std::int64_t);
 }
 

@@ -6,11 +6,9 @@
 
 namespace qkv::inline attending {
 
-// attention_backward() of a checked call.
-void differentiate(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
-                   const AttentionGradients& gradients);
-// How that is carried out; no view needs elements.
-BackwardSchedule schedule_backward(const AttentionCall& call, const BackwardInputs& inputs,
-                                   const AttentionOptions& options, const AttentionGradients& gradients);
+// attention_backward() of a checked call, and how it is carried out; a dry run of the arena does no more than that, and
+// no view needs elements.
+BackwardSchedule differentiate(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
+                               const AttentionGradients& gradients, Arena& arena);
 
 }  // namespace qkv::inline attending

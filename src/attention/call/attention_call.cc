@@ -63,7 +63,7 @@ TensorView in_form(const AttentionInputs& inputs, const OutputDescription& kind,
 }  // namespace
 
 AttentionOutputs::AttentionOutputs(const AttentionInputs& inputs, const MutableTensorView& out,
-                                   const AttentionExtras& extras) {
+                                   const AttentionExtras& extras, MemoryCount& memory) {
   if (out.dtype() != inputs.storage && out.dtype() != inputs.accumulation) {
     fail("out has type {}; it must be {} like query, or {}", name_of(out.dtype()), name_of(inputs.storage),
          name_of(inputs.accumulation));
@@ -83,11 +83,12 @@ AttentionOutputs::AttentionOutputs(const AttentionInputs& inputs, const MutableT
     if (list[n].of != OutputOf::blocks || view.element_count() > 0) views_[n] = output(list[n].name, view);
     has_planes_ = has_planes_ || list[n].of == OutputOf::pairs;
   }
-  if (extras.rows) set_chosen_rows(inputs, extras.rows);
+  if (extras.rows) set_chosen_rows(inputs, extras.rows, memory);
 }
 
 // Each number is read once: the caller's memory may change after it was checked.
-void AttentionOutputs::set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows) {
+void AttentionOutputs::set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows, MemoryCount& memory) {
+  memory.keep(static_cast<std::size_t>(rows.size(0)) * sizeof(ChosenRow));
   chosen_rows_.reserve(static_cast<std::size_t>(rows.size(0)));
   for (std::int64_t i = 0; i < rows.size(0); ++i) {
     const auto number = [&](std::int64_t at) { return rows.at<std::int64_t>({i, at}); };
@@ -99,10 +100,6 @@ void AttentionOutputs::set_chosen_rows(const AttentionInputs& inputs, const Tens
   std::sort(chosen_rows_.begin(), chosen_rows_.end(), [](const ChosenRow& x, const ChosenRow& y) {
     return std::tie(x.sequence, x.head, x.query, x.place) < std::tie(y.sequence, y.head, y.query, y.place);
   });
-}
-
-std::size_t AttentionOutputs::chosen_rows_bytes(const AttentionExtras& extras) {
-  return extras.rows ? static_cast<std::size_t>(extras.rows.size(0)) * sizeof(ChosenRow) : 0;
 }
 
 void AttentionOutputs::need_log_sum_exp(const AttentionInputs& inputs, MemoryCount& memory) {
@@ -267,8 +264,7 @@ AttentionCall::AttentionCall(const TensorView& q, const TensorView& k, const Ten
                              const AttentionOptions& options, const MutableTensorView& out,
                              const AttentionExtras& extras)
     : AttentionCall(q, k, v, options) {
-  memory_.keep(AttentionOutputs::chosen_rows_bytes(extras));
-  outputs_.emplace(*this, out, extras);
+  outputs_.emplace(*this, out, extras, memory_);
   outputs_->set(common_);
   if (empty_rows == EmptyRows::nan) outputs_->need_log_sum_exp(*this, memory_);
 }

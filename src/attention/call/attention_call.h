@@ -24,7 +24,8 @@ enum class TaskOutputs { all, statistics, chosen_rows };
 class AttentionOutputs {
  public:
   // std::invalid_argument, naming sizes, for views that do not fit.
-  AttentionOutputs(const AttentionInputs& inputs, const MutableTensorView& out, const AttentionExtras& extras);
+  AttentionOutputs(const AttentionInputs& inputs, const MutableTensorView& out, const AttentionExtras& extras,
+                   MemoryCount& memory);
 
   // A log-sum-exp of its own, if none was asked for: by it rows without keys are found.
   void need_log_sum_exp(const AttentionInputs& inputs, MemoryCount& memory);
@@ -33,7 +34,6 @@ class AttentionOutputs {
 
   // Sorted by sequence, head and query.
   const std::vector<ChosenRow>& chosen_rows() const { return chosen_rows_; }
-  static std::size_t chosen_rows_bytes(const AttentionExtras& extras);
 
   void set(CommonTask& common) const;
   // Those of `wanted`, of head h of sequence b.
@@ -41,7 +41,7 @@ class AttentionOutputs {
            TaskOutputs wanted) const;
 
  private:
-  void set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows);
+  void set_chosen_rows(const AttentionInputs& inputs, const TensorView& rows, MemoryCount& memory);
 
   MutableTensorView out_;
   // In the order of attention_outputs(), which begins with log-sum-exp, and in the form of the inputs.

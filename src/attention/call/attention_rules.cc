@@ -46,9 +46,6 @@ AttentionRules::AttentionRules(const AttentionInputs& inputs, const AttentionOpt
   check_bias(inputs, options.bias);
   check_relative_rows(options);
   if (options.sinks) check_sinks(inputs, options.sinks);
-  memory.keep(sinks_.size() * sizeof(double));
-  memory.keep((booleans_.size() + given_booleans_.size() + biases_.size() + alibi_.size()) * sizeof(TensorView) +
-              boolean_blocks_.size() * sizeof(Blocks) + mask_functions_.size() * sizeof(MaskFunction));
   if (inputs.q_len > 1) compile_booleans(inputs, memory);
 }
 
@@ -78,7 +75,7 @@ void AttentionRules::set_blocks(std::size_t n, std::shared_ptr<const BooleanBloc
 void AttentionRules::compile_booleans(const AttentionInputs& inputs, MemoryCount& memory) {
   for (std::size_t n = 0; n < boolean_blocks_.size(); ++n) {
     if (boolean_blocks_[n].made != nullptr) continue;
-    memory.keep(BooleanBlocks::bytes(given_booleans_[n]) + sizeof(BooleanBlocks) + kSharedBytes);
+    memory.keep(BooleanBlocks::bytes(given_booleans_[n]));
     set_blocks(n, std::make_shared<BooleanBlocks>(given_booleans_[n], inputs.threads), inputs.heads);
   }
 }

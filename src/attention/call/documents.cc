@@ -66,7 +66,7 @@ std::shared_ptr<const Documents> Documents::of(const AttentionInputs& inputs, co
 Documents::Documents(Sizes sizes, const Mask& mask, MemoryCount& memory) : sizes_(std::move(sizes)) {
   const auto queries = static_cast<std::size_t>(sizes_.query_starts.back());
   const auto keys = static_cast<std::size_t>(sizes_.key_starts.back());
-  memory.keep(sizeof(Documents) + kSharedBytes + sizes_.bytes());
+  memory.keep(sizes_.bytes());
   memory.keep(queries * (sizeof(KeyRange) + sizeof(std::int32_t)) + keys * sizeof(std::int32_t));
   const std::size_t ids_bytes = (queries + keys) * sizeof(std::int64_t);
   memory.borrow(ids_bytes);

@@ -1,17 +1,17 @@
 // What a call allocates besides its inputs and outputs. What is made of masks, tables and offsets is counted where it
-// is made, before that, so that a limit is kept; the rest is counted by the schedule of each pass, which chooses the
-// threads.
+// is made, before that, so that a limit is kept; what threads take by the schedule of each pass, which chooses them;
+// and tensors by the arena that they come from, of which plan() makes a dry run. Lists of views, a few bytes each, are
+// not counted.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "attention/call/view_checks.h"
 
 namespace qkv::inline attending {
-
-inline constexpr std::size_t kSharedBytes = 2 * sizeof(void*);  // beside an object that is shared
 
 // The memory limit of a call is too low for one thread.
 struct MemoryLimitError : Refusal {
@@ -40,6 +40,12 @@ class MemoryCount {
     if (exceeds(most_)) refuse(most_);
   }
 
+  // What another count has, beside those kept so far.
+  void keep(const MemoryCount& other) {
+    borrow(other.most_);
+    keep(other.kept_);
+  }
+
   std::size_t kept() const { return kept_; }
 
   // The most at a time of a call that takes so many bytes beside those kept.
@@ -54,6 +60,9 @@ class MemoryCount {
     return threads;
   }
 
+ protected:
+  void keep_only(std::size_t bytes) { kept_ = bytes; }
+
  private:
   bool exceeds(std::size_t bytes) const { return limit_ > 0 && bytes > limit_; }
   [[noreturn]] void refuse(std::size_t bytes) const {
@@ -63,6 +72,50 @@ class MemoryCount {
   }
 
   std::size_t limit_ = 0, kept_ = 0, most_ = 0;
+};
+
+// Tensors of a pass. A dry run counts them and takes none: whoever works on them asks is_dry() first.
+class Arena : public MemoryCount {
+ public:
+  // Beside what was made of the arguments.
+  explicit Arena(const MemoryCount& arguments) : MemoryCount(arguments) {}
+  static Arena dry(const MemoryCount& arguments) {
+    Arena arena(arguments);
+    arena.is_dry_ = true;
+    return arena;
+  }
+  bool is_dry() const { return is_dry_; }
+
+  // Uninitialized. MemoryLimitError if the limit does not allow it.
+  MutableTensorView take(const Dims& shape, Dtype dtype) {
+    keep(static_cast<std::size_t>(element_count(shape)) * size_of(dtype));
+    if (is_dry_) return {unallocated(), dtype, shape};
+    return tensors_.emplace_back(Tensor::uninitialized(shape, dtype));
+  }
+  MutableTensorView copy(const TensorView& view, Dtype dtype) {
+    const MutableTensorView to = take(view.shape(), dtype);
+    if (!is_dry_) convert(view, to);
+    return to;
+  }
+
+  // What is taken during its life ends with it.
+  class Frame {
+   public:
+    explicit Frame(Arena& arena) : arena_(arena), kept_(arena.kept()), tensors_(arena.tensors_.size()) {}
+    ~Frame() {
+      arena_.keep_only(kept_);
+      arena_.tensors_.resize(tensors_);
+    }
+    Frame(const Frame&) = delete;
+
+   private:
+    Arena& arena_;
+    const std::size_t kept_, tensors_;
+  };
+
+ private:
+  bool is_dry_ = false;
+  std::vector<Tensor> tensors_{};
 };
 
 }  // namespace qkv::inline attending

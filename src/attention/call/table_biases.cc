@@ -23,7 +23,6 @@ TableBiases::TableBiases(const AttentionInputs& inputs, const std::vector<Relati
   if (tables.size() > kMaxPlanes) fail("at most {} tables can be combined, got {}", kMaxPlanes, tables.size());
   const auto element = static_cast<std::int64_t>(size_of(inputs.accumulation));
   tables_.reserve(tables.size());
-  memory.keep(tables.size() * sizeof(Compiled));
   for (const RelativeTable& table : tables) {
     if (table.kind() == RelativeTable::Kind::shaw) {
       add_rows(inputs, table, memory);

@@ -40,6 +40,7 @@ AttentionSchedule::AttentionSchedule(const AttentionCall& call, const AttentionE
       allowed_threads(call.threads) {
   if (empty) return;
   threads = call.useful_threads(2);
+  for (auto* list : {&single_queries, &prefills}) list->reserve(static_cast<std::size_t>(call.batch));
   for (std::int64_t b = 0; b < call.batch; ++b) {
     const bool is_single = call.is_single_query(b);
     if (is_single) single_queries.push_back(b);

@@ -252,9 +252,9 @@ BackwardInputs backward_inputs(const AttentionCall& call, const TensorView& q, c
 }
 
 template <class Schedule>
-void set_schedule(AttentionPlan& plan, const Schedule& schedule) {
+void set_schedule(AttentionPlan& plan, const Schedule& schedule, const Arena& arena) {
   plan.threads = std::max(plan.threads, schedule.threads);
-  plan.workspace = std::max(plan.workspace, static_cast<std::int64_t>(schedule.workspace));
+  plan.workspace = static_cast<std::int64_t>(arena.most_with(0));
   plan.block_queries = schedule.kernel.block_queries;
 }
 
@@ -329,9 +329,10 @@ AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const Tens
   check_backward(options, gradients);
   const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
   const BackwardInputs inputs = backward_inputs(call, with_address(q), with_address(k), with_address(v));
-  const BackwardSchedule schedule = schedule_backward(call, inputs, options, gradients);
+  Arena arena = Arena::dry(call.memory());
+  const BackwardSchedule schedule = differentiate(call, inputs, options, gradients, arena);
   AttentionPlan plan = begin_plan(call, "backward");
-  set_schedule(plan, schedule);
+  set_schedule(plan, schedule, arena);
   if (plan.kernel == "none") return plan;
   plan.chunk_keys = kChunkKeys;
   Walk walk = walk_of(call, plan.block_queries);
@@ -350,9 +351,10 @@ AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorVie
   const StopScope stop(options.stop);
   const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
   require_tangents("attention_jvp", call, options);
-  const JvpSchedule schedule(call);
+  Arena arena = Arena::dry(call.memory());
+  const JvpSchedule schedule(call, arena);
   AttentionPlan plan = begin_plan(call, "tangents");
-  set_schedule(plan, schedule);
+  set_schedule(plan, schedule, arena);
   if (plan.kernel == "none") return plan;
   Walk walk = walk_of(call, plan.block_queries);
   walk.skips_hidden = false;
@@ -375,10 +377,11 @@ AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, con
   require_tangents("attention_double_backward", call, options);
   BackwardInputs inputs = backward_inputs(call, with_address(q), with_address(k), with_address(v));
   inputs.tangents = {with_address(tangents.query), with_address(tangents.key), with_address(tangents.value)};
-  const DoubleBackwardSchedule schedule(call, inputs, options, gradients);
+  Arena arena = Arena::dry(call.memory());
+  const DoubleBackwardSchedule schedule = differentiate_twice(call, inputs, options, gradients, arena);
   AttentionPlan plan = begin_plan(call, "double backward");
-  set_schedule(plan, schedule.tangents);
-  set_schedule(plan, schedule.gradients);
+  set_schedule(plan, schedule.tangents, arena);
+  set_schedule(plan, schedule.gradients, arena);
   if (plan.kernel == "none") return plan;
   plan.chunk_keys = kChunkKeys;
   Walk walk = walk_of(call, schedule.gradients.kernel.block_queries);

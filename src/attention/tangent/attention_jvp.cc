@@ -23,7 +23,8 @@ void attention_jvp(const TensorView& q, const TensorView& k, const TensorView& v
     add_tangents(inputs, out, log_sum_exp, tangents);
     require_apart({{"the tangent of out", outputs.out}, {"the tangent of log_sum_exp", outputs.log_sum_exp}}, inputs);
   }
-  const JvpSchedule schedule(call);
+  Arena arena(call.memory());
+  const JvpSchedule schedule(call, arena);
   move_outputs(call, out, log_sum_exp, tangents, schedule, {.out = outputs.out, .log_sum_exp = outputs.log_sum_exp});
 }
 

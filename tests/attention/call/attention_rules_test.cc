@@ -194,5 +194,24 @@ TEST(MemoryCount, LeavesAsManyThreadsAsTheLimitAllows) {
   EXPECT_THROW(tight.threads_within(8, workspace), std::invalid_argument);
 }
 
+TEST(Arena, ADryRunCountsWhatARealOneTakes) {
+  MemoryCount arguments(1000);
+  arguments.keep(100);
+  Arena dry = Arena::dry(arguments), real(arguments);
+  for (Arena* arena : {&dry, &real}) {
+    const MutableTensorView kept = arena->take({10}, Dtype::f32);
+    EXPECT_EQ(kept.bytes() == unallocated(), arena->is_dry());
+    {
+      const Arena::Frame frame(*arena);
+      EXPECT_EQ(arena->copy(kept, Dtype::f64).dtype(), Dtype::f64);
+      arena->borrow(20);
+    }
+    EXPECT_EQ(arena->take({5}, Dtype::u8).element_count(), 5);
+    EXPECT_EQ(arena->kept(), 145u);
+    EXPECT_EQ(arena->most_with(0), 240u);
+    EXPECT_THROW(arena->take({1000}, Dtype::u8), std::invalid_argument);
+  }
+}
+
 }  // namespace
 }  // namespace qkv
