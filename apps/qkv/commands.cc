@@ -7,6 +7,7 @@ namespace qkv::app {
 
 void add_commands(Command& program) {
   add_recurrent_family();
+  add_certify(program);
   add_classify(program);
   add_compare(program);
   add_embed(program);

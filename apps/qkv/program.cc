@@ -63,9 +63,8 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
     Command& commands = program.commands();
     add_commands(commands);
     commands.add_footer(
-        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n130 Ctrl-C, 143 "
-        "SIGTERM, 152 "
-        "processor time (docs/exit_codes.md).");
+        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system,\n5 other results than "
+        "certified, 130 Ctrl-C, 143 SIGTERM, 152 processor time (docs/exit_codes.md).");
     watch_signals();
     const StopScope stop(interruption());
     program.run(argc, argv, fmt::format("qkv {}", version()), check_environment);
@@ -84,6 +83,8 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
     return fail(kBadData, error.what());
   } catch (const IoError& error) {
     return fail(kInputOutput, error.what());
+  } catch (const Parted& error) {
+    return fail(kParted, error.what());
   } catch (const std::filesystem::filesystem_error& error) {
     return fail(kInputOutput, error.path1().string() + ": " + error.code().message());
   } catch (const std::system_error& error) {

@@ -41,7 +41,7 @@ class _Batches:
     def __post_init__(self) -> None:
         self.folder = os.fspath(self.folder)
         self.into = self._into if self.into is None else self.into
-        self.target = _qkv.selected_target() if self.target is None else self.target
+        self.fused = _qkv._is_fused()
 
     _into: ClassVar[str]
     _open: ClassVar[Callable[..., Any]]
@@ -114,11 +114,16 @@ class _Batches:
         return self._values([text for text in texts if text is not None]), present
 
     def _model(self) -> Any:
-        """The model of this process, on the target that the callable was made for."""
+        """The model of this process, on a target of the class that the callable was made for, or the target asked for."""
         how = self._given(self._how)
         key = (type(self), self.folder, *how.values())
         with _lock:
-            if _qkv.selected_target() != self.target:
+            if self.target is None and _qkv._is_fused() != self.fused:
+                raise ValueError(
+                    f"this process computes on {_qkv.selected_target()}, and this batch is for a target "
+                    f"{'with' if self.fused else 'without'} fused multiply-add: the numbers would differ in their last bits"
+                )
+            if self.target is not None and _qkv.selected_target() != self.target:
                 if _models:
                     raise ValueError(
                         f"this process computes on {_qkv.selected_target()} already, and this batch is for {self.target}: the "
@@ -135,8 +140,9 @@ class Embed(_Batches):
     """Texts of a column to their embeddings, as ``qkv.Embedder(folder).encode`` gives them.
 
     Embeddings are float32: FixedSizeList in pyarrow and pandas, in a dict a matrix for an array and a list of rows for a
-    list (with nulls an array of objects). The same numbers for any partition, worker or retry: target, this machine's
-    unless given, is the CPU target that every worker uses, and one that lacks it refuses. threads: None for those that the
+    list (with nulls an array of objects). The same numbers for any partition, worker or retry: a worker whose CPU target
+    is of another class (with fused multiply-add, or without) than that of the process that made the callable refuses, and with
+    target one that lacks that target. threads: None for those that the
     engine grants (OMP_NUM_THREADS). weights as Embedder() has them; prompt, prompt_name, normalize_embeddings and
     truncate_dim as encode() has them.
     """

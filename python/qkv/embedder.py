@@ -130,6 +130,10 @@ class Embedder(Model):
         found = similarities.row_by_row(self.similarity_fn_name, embeddings1, embeddings2)
         return _tensor(found) if _are_tensors(embeddings1, embeddings2) else found
 
+    def fingerprint(self) -> str:
+        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        return _qkv._fingerprint(self._core, self._max_length)
+
     @property
     def similarity_fn_name(self) -> str:
         """ "cosine", "dot", "euclidean" or "manhattan", as the folder says."""

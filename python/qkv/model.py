@@ -6,6 +6,7 @@ import functools
 import os
 from typing import Any
 
+from . import _qkv
 from .options import Weights
 from .tokenizer import Tokenizer
 
@@ -30,6 +31,10 @@ class Model:
     def tokenizer(self) -> Tokenizer:
         """The folder's tokenizer, of a translator that of sources; FormatError if it has none."""
         return Tokenizer._of(self._core.tokenizer())
+
+    def fingerprint(self) -> str:
+        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        return _qkv._fingerprint(self._core)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(type(self), weights=self.weights, threads=self.threads), (self.folder,)

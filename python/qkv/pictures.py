@@ -30,6 +30,10 @@ class _Model:
         self.threads = threads
         self._core = self._open(os.fspath(folder))
 
+    def fingerprint(self) -> str:
+        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        return _qkv._fingerprint(self._core)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(type(self), threads=self.threads), (self.folder,)
 
@@ -58,6 +62,10 @@ class Vit(_Model):
     def logits(self, pictures: Array) -> Any:
         """The logits of the classes, [batch, labels]; ValueError if the model has no classifier."""
         return self._core.logits(pictures, self.threads)
+
+    def fingerprint(self) -> str:
+        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        return _qkv._fingerprint(self._core)
 
     @property
     def labels(self) -> list[str]:

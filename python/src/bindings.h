@@ -49,6 +49,7 @@ void bind_attention(nb::module_& module);
 void bind_tensors(nb::module_& module);
 void bind_plan(nb::module_& module);
 void bind_cache(nb::module_& module);
+void bind_certify(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 void bind_embedder(nb::module_& module);
 void bind_bert(nb::module_& module);

@@ -27,5 +27,6 @@ NB_MODULE(_qkv, module) {
   bind_pictures(module);
   bind_explain(module);
   bind_training(module);
+  bind_certify(module);
   bind_process(module);
 }

@@ -117,10 +117,10 @@ std::string fingerprint_of(const Model& model, const FingerprintOptions& options
 }  // namespace
 }  // namespace pipelines
 
-std::string Embedder::settings() const {
+std::string Embedder::settings(std::size_t max_length) const {
   return fmt::format("pooling={} normalize={} include_prompt={} prompt={} max_length={} tokenizer={}",
-                     static_cast<int>(pooling_), normalize_, include_prompt_, field_text(prompt_), max_length_,
-                     tokenizer_.digest());
+                     static_cast<int>(pooling_), normalize_, include_prompt_, field_text(prompt_),
+                     max_length > 0 ? max_length : max_length_, tokenizer_.digest());
 }
 
 std::string Generator::settings() const {
@@ -149,7 +149,7 @@ std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& o
 std::string fingerprint(const Vit& model, const FingerprintOptions& options) { return fingerprint_of(model, options); }
 
 std::string fingerprint(const Embedder& embedder, const FingerprintOptions& options) {
-  return fingerprint_of(embedder.model(), options, {embedder.settings()});
+  return fingerprint_of(embedder.model(), options, {embedder.settings(options.max_length)});
 }
 
 std::string fingerprint(const Generator& generator, const FingerprintOptions& options) {

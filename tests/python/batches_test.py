@@ -97,7 +97,7 @@ def test_pickles_without_weights(embed):
     embed({"text": REAL})
     assert len(pickle.dumps(embed)) < 1000
     again = pickle.loads(pickle.dumps(embed))
-    assert again.__dict__ == embed.__dict__ and again.target == qkv.selected_target()
+    assert again.__dict__ == embed.__dict__ and again.target is None
 
 
 def test_options_are_those_of_encode():
@@ -142,9 +142,9 @@ def test_what_is_refused(embed):
         other({"text": REAL})
 
 
-def run(code, **environment):
+def run(code, given="", **environment):
     environment = {**os.environ, **environment}
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    return subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, env=environment)
 
 
 def test_the_target_is_pinned():
@@ -155,6 +155,19 @@ def test_the_target_is_pinned():
             assert run(code % name).stdout.strip() == name
     refused = run(code % "avx9")
     assert refused.returncode == 1 and "ValueError" in refused.stderr and "avx9" in refused.stderr
+
+
+def test_no_target_is_needed_within_a_class():
+    code = "import pickle, sys, qkv.batches; e = pickle.loads(bytes.fromhex(sys.stdin.read())); print(e({'text': ['a']})['vector'])"
+    make = f"import pickle, qkv.batches; print(pickle.dumps(qkv.batches.Embed({ENCODER!r}, into='vector')).hex())"
+    targets = run("import qkv\ntry: qkv.select_target('none')\nexcept ValueError as e: print(e)").stdout
+    fused = [name for name in ("avx512", "avx2", "neon") if name in targets]
+    for name in fused:
+        made = run(make, QKV_TARGET=name).stdout
+        results = [run(code, made, QKV_TARGET=other) for other in fused]
+        assert all(each.stdout == results[0].stdout != "" for each in results), results
+        refused = run(code, made, QKV_TARGET="portable")
+        assert refused.returncode == 1 and "portable" in refused.stderr and "with fused multiply-add" in refused.stderr
 
 
 PARTS = [f"Text {i} {'word ' * (i % 7)}" if i % 5 else None for i in range(40)]

@@ -12,7 +12,7 @@
 #include "inputs/options.h"
 #include "io/json/json_events.h"
 #include "qkv/models/find_model.h"
-#include "qkv/pipelines/embedder.h"
+#include "qkv/pipelines/fingerprint.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -25,8 +25,9 @@ struct EmbedRequest {
   TextLineOptions lines{};
 };
 
-// `cut`: the tokens of the text that the model did not read.
-void write_embedding(const float* values, std::int64_t count, std::int64_t cut, bool json) {
+// `cut`: the tokens of the text that the model did not read. As JSON if there is a fingerprint.
+void write_embedding(const float* values, std::int64_t count, std::int64_t cut, const std::string& fingerprint) {
+  const bool json = !fingerprint.empty();
   fmt::memory_buffer text;
   const auto to = std::back_inserter(text);
   fmt::format_to(to, "{}", json ? "{\"embedding\": [" : "");
@@ -38,13 +39,16 @@ void write_embedding(const float* values, std::int64_t count, std::int64_t cut, 
       fmt::format_to(to, "{}", values[i]);
     }
   }
-  if (json) fmt::format_to(to, "]{}}}", cut > 0 ? fmt::format(", \"cut\": {}", cut) : "");
+  if (json) {
+    fmt::format_to(to, "]{}, \"fingerprint\": \"{}\"}}", cut > 0 ? fmt::format(", \"cut\": {}", cut) : "", fingerprint);
+  }
   text.push_back('\n');
   std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
 void embed(const EmbedRequest& request) {
   const Embedder embedder = Embedder::load(find_model(request.model), request.weights);
+  const std::string fingerprinted = request.json ? fingerprint(embedder, {.stop = interruption()}) : "";
   std::ios::sync_with_stdio(false);
   std::int64_t cut_texts = 0, cut_tokens = 0;
   InputLines input(request.lines);
@@ -54,7 +58,7 @@ void embed(const EmbedRequest& request) {
     const Tensor embeddings = embedder.embed(lines, {.cut = cut, .stop = interruption()});
     for (std::size_t i = 0; i < lines.size(); ++i) {
       write_embedding(embeddings.data<float>() + static_cast<std::int64_t>(i) * embedder.dim(), embedder.dim(), cut[i],
-                      request.json);
+                      fingerprinted);
       cut_texts += cut[i] > 0 ? 1 : 0;
       cut_tokens += cut[i];
     }
@@ -75,7 +79,8 @@ void add_embed(Command& program) {
       {{"--model", file(request->model, "FOLDER"),
         "Folder of the model: config.json, model.safetensors, tokenizer.json", required()},
        {"--json", flag(request->json),
-        "Write one {\"embedding\": [...]} per line, with \"cut\": N if the last N tokens did not fit the model"}});
+        "Write one {\"embedding\": [...], \"fingerprint\": ...} per line, with \"cut\": N if the last N tokens did not "
+        "fit the model"}});
   command.add(line_options(request->lines));
   command.add({weights_option(request->weights), threads_option()});
   command.on_run([request] { embed(*request); });

@@ -7,12 +7,21 @@
 #include "commands.h"
 #include "inputs/options.h"
 #include "qkv/attention/precision.h"
+#include "qkv/models/find_model.h"
+#include "qkv/pipelines/certify.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
 #include "qkv/version.h"
+#include "signals.h"
 
 namespace qkv::app {
 namespace {
+
+struct InfoRequest {
+  std::string model{};
+  WeightStorage weights = WeightStorage::full;
+  bool json = false;
+};
 
 constexpr std::int64_t kHeadDims[] = {64, 1024};  // the usual one and the largest
 
@@ -30,8 +39,9 @@ std::size_t scratch_bytes(std::int64_t head_dim, Dtype dtype) {
 // As a reader of the command line knows it.
 std::string rule_text() { return threads_rule() == ThreadsRule::set_threads ? "--threads" : name_of(threads_rule()); }
 
-void print_text() {
+void print_text(const std::string& fingerprint) {
   fmt::print("qkv {}\n", version());
+  if (!fingerprint.empty()) fmt::print("fingerprint: {}\n", fingerprint);
   fmt::print("threads: {} of {} ({})\n", threads(), hardware_threads(), rule_text());
   fmt::print("targets, best first (QKV_TARGET):\n");
   for (const Target& target : targets()) {
@@ -51,12 +61,13 @@ void print_text() {
   }
 }
 
-void print_json() {
+void print_json(const std::string& fingerprint) {
   nlohmann::ordered_json info = {{"version", version()},
                                  {"threads", threads()},
                                  {"threads_rule", rule_text()},
                                  {"hardware_threads", hardware_threads()},
                                  {"reduced_precision", has_reduced_precision()}};
+  if (!fingerprint.empty()) info["fingerprint"] = fingerprint;
   for (const Target& target : targets()) {
     info["targets"].push_back({{"name", target.name},
                                {"usable", target.usable},
@@ -77,9 +88,18 @@ void print_json() {
 
 void add_info(Command& program) {
   Command& command = program.add_command("info", "Print the version, the CPU targets and the number of threads");
-  const auto json = std::make_shared<bool>(false);
-  command.add({threads_option(), {"--json", flag(*json), "print one JSON object"}});
-  command.on_run([json] { *json ? print_json() : print_text(); });
+  const auto request = std::make_shared<InfoRequest>();
+  command.add({{"--model", file(request->model, "FOLDER"),
+                "Print the fingerprint of this model too: equal ones give the same bits (docs/arithmetic.md)"}});
+  command.add(
+      {weights_option(request->weights), threads_option(), {"--json", flag(request->json), "print one JSON object"}});
+  command.on_run([request] {
+    std::string fingerprint;
+    if (!request->model.empty()) {
+      fingerprint = fingerprint_of_folder(find_model(request->model), request->weights, {.stop = interruption()});
+    }
+    request->json ? print_json(fingerprint) : print_text(fingerprint);
+  });
 }
 
 }  // namespace qkv::app

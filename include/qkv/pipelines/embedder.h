@@ -55,8 +55,8 @@ class QKV_API Embedder {
   std::size_t max_length() const { return max_length_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const TextEncoder& model() const { return model_; }
-  // What the folder says beside the model, tokenizers as digests: for fingerprint().
-  std::string settings() const;
+  // What the folder says beside the model, tokenizers as digests: for fingerprint(). max_length as in EmbedOptions.
+  std::string settings(std::size_t max_length = 0) const;
 
  private:
   Embedder(Tokenizer tokenizer, TextEncoder model, std::size_t max_length, const SentenceFolder& steps);

@@ -10,6 +10,7 @@
 // shards and number formats that hold the same weights change nothing. Options of a call are not part of it.
 #pragma once
 
+#include <cstddef>
 #include <stop_token>
 #include <string>
 
@@ -26,7 +27,8 @@
 namespace qkv {
 
 struct FingerprintOptions {
-  int threads = 0;  // 0: threads()
+  std::size_t max_length = 0;  // that calls of an Embedder have (EmbedOptions); 0: its own
+  int threads = 0;             // 0: threads()
   std::stop_token stop{};
 };
 

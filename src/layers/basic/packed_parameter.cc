@@ -58,12 +58,13 @@ Tensor PackedParameter::unpacked() const {
 
 // [columns] or [groups][columns] of each part, one after the other, whatever the panels of the target.
 Tensor PackedParameter::units() const {
+  if (parts_[0].column_scales().element_count() == 0) return {};
   std::vector<float> units;
   for (const PackedMatrix& part : parts_) {
     const Tensor& scales = part.column_scales();
     if (scales.rank() == 1) {
       units.insert(units.end(), scales.data<float>(), scales.data<float>() + part.columns());
-    } else if (scales.rank() == 3) {
+    } else {
       const std::int64_t width = scales.size(2);
       for (std::int64_t group = 0; group < scales.size(1); ++group) {
         for (std::int64_t column = 0; column < part.columns(); ++column) {

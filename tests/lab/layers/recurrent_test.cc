@@ -114,6 +114,30 @@ TEST(Recurrent, IsThePlainLoop) {
   }
 }
 
+// h' of a layer of one element without weights but `gate`, its input's to that gate (and to no other), from state 1.
+double gate_of(RecurrentCell cell, std::size_t gates, std::size_t gate, float x) {
+  std::map<std::string, Tensor> tensors;
+  for (const char* name : {"weight_ih_l0", "weight_hh_l0"}) {
+    tensors[name] = Tensor::zeros({static_cast<std::int64_t>(gates), 1});
+  }
+  tensors["weight_ih_l0"].data<float>()[gate] = 1;
+  Weights weights(std::move(tensors));
+  const Recurrent layer = Recurrent::make({.cell = cell, .in = 1, .hidden = 1, .bias = false}, weights);
+  const Tensor input = filled({1, 1, 1}, x), state = filled({1, 1, 1}, 1);
+  return layer.forward(input, {.hidden = state}).out.data<float>()[0];
+}
+
+// What recurrent_cell.h says of the gates. A state of 1 goes through the gate z of a GRU whose n is 0.
+TEST(Recurrent, GatesAreAsAccurateAsTheyAreSaidToBe) {
+  for (int i = -8700; i <= 8700; ++i) {
+    const float x = static_cast<float>(i) / 100 + 0.0013f;
+    const double logistic = 1 / (1 + std::exp(-static_cast<double>(x)));
+    const double unit = std::nextafter(static_cast<float>(logistic), 2.0f) - static_cast<float>(logistic);
+    EXPECT_NEAR(gate_of(RecurrentCell::gru, 3, 1, x), logistic, (std::abs(x) + 2) * unit) << x;
+    EXPECT_NEAR(gate_of(RecurrentCell::rnn_tanh, 1, 0, x), std::tanh(static_cast<double>(x)), 1.2e-7) << x;
+  }
+}
+
 // The classes of the cells are what make() gives.
 template <class Layer, class Config>
 void expect_cell(RecurrentCell cell, Config config) {

@@ -1,0 +1,105 @@
+// qkv certify: whether this machine computes with the arithmetic of docs/arithmetic.md; and certificates of models.
+#include "qkv/pipelines/certify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "inputs/options.h"
+#include "qkv/models/find_model.h"
+#include "qkv/target.h"
+#include "qkv/version.h"
+#include "signals.h"
+
+namespace qkv::app {
+namespace {
+
+struct CertifyRequest {
+  std::string model{}, expected{};
+  WeightStorage weights = WeightStorage::full;
+  bool json = false;
+};
+
+// What is computed and found.
+struct Certified {
+  std::vector<CertifiedCase> cases;
+  std::string target, certificate, difference;  // the last two of a model
+
+  std::size_t parted() const {
+    return static_cast<std::size_t>(std::ranges::count_if(cases, [](const auto& each) { return !each.holds(); }));
+  }
+  bool holds() const { return parted() == 0 && difference.empty(); }
+};
+
+Certified computed(const CertifyRequest& request) {
+  const FingerprintOptions options{.stop = interruption()};
+  Certified found;
+  found.target = selected_target();
+  if (!request.expected.empty()) {
+    of_option("--expect", [&] { return difference_of_certificates(request.expected, request.expected); });
+  }
+  if (!request.model.empty()) {
+    found.certificate = certificate(find_model(request.model), request.weights, options);
+    if (!request.expected.empty()) {
+      found.difference = difference_of_certificates(found.certificate, request.expected);
+    }
+  }
+  found.cases = certify(options);
+  return found;
+}
+
+// What is wrong, and why, where that is known.
+std::string complaint(const Certified& found) {
+  if (found.parted() == 0) return "the model's certificates differ in " + found.difference;
+  const auto all = targets();
+  const bool is_fused = std::ranges::find_if(all, &Target::selected)->fused;
+  return fmt::format("{} parts from arithmetic {} in {} of {} results: {}", found.target, kArithmetic, found.parted(),
+                     found.cases.size(),
+                     is_fused ? "please report it" : "it has no fused multiply-add (docs/arithmetic.md)");
+}
+
+void print_text(const Certified& found) {
+  for (const CertifiedCase& each : found.cases) {
+    fmt::print("{:016x} {}{}\n", each.digest, each.name,
+               each.holds() ? "" : fmt::format(": parts; {:016x} is expected", each.expected));
+  }
+  if (found.parted() == 0) fmt::print("{} computes with arithmetic {}\n", found.target, kArithmetic);
+  if (!found.certificate.empty()) fmt::print("{}\n", found.certificate);
+}
+
+void print_json(const Certified& found) {
+  nlohmann::ordered_json json = {{"target", found.target}, {"arithmetic", kArithmetic}, {"holds", found.holds()}};
+  for (const CertifiedCase& each : found.cases) {
+    json["cases"].push_back({{"name", each.name},
+                             {"digest", fmt::format("{:016x}", each.digest)},
+                             {"expected", fmt::format("{:016x}", each.expected)}});
+  }
+  if (!found.certificate.empty()) json["certificate"] = found.certificate;
+  if (!found.difference.empty()) json["difference"] = found.difference;
+  fmt::print("{}\n", json.dump(2));
+}
+
+}  // namespace
+
+void add_certify(Command& program) {
+  Command& command = program.add_command("certify", "Check that this machine computes the same bits as others");
+  const auto request = std::make_shared<CertifyRequest>();
+  command.add({{"--model", file(request->model, "FOLDER"),
+                "Print the certificate of this model too: equal on machines whose results have the same bits"},
+               {"--expect", text(request->expected, "CERTIFICATE"),
+                "Certificate or fingerprint of the model from another machine, to compare with", needs("--model")},
+               {"--json", flag(request->json), "print one JSON object"}});
+  command.add({weights_option(request->weights), threads_option()});
+  command.on_run([request] {
+    const Certified found = computed(*request);
+    request->json ? print_json(found) : print_text(found);
+    if (!found.holds()) throw Parted(complaint(found));
+  });
+}
+
+}  // namespace qkv::app

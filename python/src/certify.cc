@@ -1,0 +1,79 @@
+// Fingerprints of what users hold, and the checks of certify().
+#include "qkv/pipelines/certify.h"
+
+#include <algorithm>
+
+#include "arguments.h"
+#include "bindings.h"
+#include "calls.h"
+#include "qkv/target.h"
+
+namespace qkv::python {
+namespace {
+
+nb::str to_str(const std::string& text) { return nb::str(text.c_str(), text.size()); }
+
+template <class Model>
+nb::str fingerprint_of(const Model& model, const FingerprintOptions& options) {
+  std::string text;
+  run_released(kLongOperations, [&] { text = fingerprint(model, options); });
+  return to_str(text);
+}
+
+template <class Model>
+void bind_fingerprint(nb::module_& module, const char* signature) {
+  module.def(
+      "_fingerprint", [](const Model& model) { return fingerprint_of(model, {}); }, "model"_a, nb::sig(signature));
+}
+
+nb::str fingerprint_of_embedder(const Embedder& embedder, nb::handle max_length) {
+  FingerprintOptions options;
+  if (!max_length.is_none()) options.max_length = static_cast<std::size_t>(take_whole(max_length, "max_length"));
+  return fingerprint_of(embedder, options);
+}
+
+bool is_fused() {
+  const std::vector<Target> all = targets();
+  return std::ranges::find_if(all, &Target::selected)->fused;
+}
+
+nb::list certified() {
+  std::vector<CertifiedCase> found;
+  run_released(kLongOperations, [&] { found = certify(); });
+  nb::list cases;
+  for (const CertifiedCase& each : found) {
+    cases.append(nb::make_tuple(to_str(each.name), nb::int_(each.digest), nb::int_(each.expected)));
+  }
+  return cases;
+}
+
+nb::str certificate_of(nb::handle folder, nb::handle weights) {
+  const std::string path = take_text(folder, "folder");
+  const auto storage = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
+  std::string text;
+  run_released(kLongOperations, [&] { text = certificate(path, storage); });
+  return to_str(text);
+}
+
+nb::str difference_of(nb::handle here, nb::handle expected) {
+  return to_str(difference_of_certificates(take_text(here, "here"), take_text(expected, "expected")));
+}
+
+}  // namespace
+
+void bind_certify(nb::module_& module) {
+  module.def("_fingerprint", &fingerprint_of_embedder, "model"_a, "max_length"_a,
+             nb::sig("def _fingerprint(model: _Embedder, max_length: int | None) -> str"));
+  bind_fingerprint<Translator>(module, "def _fingerprint(model: _Translator) -> str");
+  bind_fingerprint<Generator>(module, "def _fingerprint(model: _Generator) -> str");
+  bind_fingerprint<Vit>(module, "def _fingerprint(model: _Vit) -> str");
+  bind_fingerprint<PictureClassifier>(module, "def _fingerprint(model: _PictureClassifier) -> str");
+  module.def("_is_fused", &is_fused, nb::sig("def _is_fused() -> bool"));
+  module.def("_certify", &certified, nb::sig("def _certify() -> list[tuple[str, int, int]]"));
+  module.def("_certificate", &certificate_of, "folder"_a, "weights"_a,
+             nb::sig("def _certificate(folder: str, weights: str) -> str"));
+  module.def("_difference_of_certificates", &difference_of, "here"_a, "expected"_a,
+             nb::sig("def _difference_of_certificates(here: str, expected: str) -> str"));
+}
+
+}  // namespace qkv::python
