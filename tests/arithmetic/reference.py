@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """docs/arithmetic.md in plain Python, f32 on a target with fused multiply-add: tests/arithmetic/reference.py FILE computes
-the cases of FILE (JSON: inputs, and what the library gave, as words of f32) and says where a bit differs."""
+the cases of FILE (JSON: inputs, and what the library gave, as words of f32) and says where a bit differs;
+tests/arithmetic/reference.py --minilm FOLDER PROGRAM computes MiniLM on three texts, beside `PROGRAM embed`, with NumPy."""
 import json
 import math
 import struct
+import subprocess
 import sys
 
 
@@ -226,7 +228,112 @@ def compute(case):
     return [y for row in x for y in linear(row, weight, bias)]
 
 
+def linear_rows(rows, weight, bias):
+    """linear() of many rows: the same operations on arrays of NumPy, whose f64 numbers hold f32 ones."""
+    import numpy
+
+    def fma_arrays(a, b, c):
+        product = a * b
+        total = product + c
+        back = total - product
+        rest = (product - (total - back)) + (c - back)
+        odd = (rest != 0) & (total.view(numpy.int64) % 2 == 0)
+        total.view(numpy.int64)[odd] += numpy.where((rest > 0) == (total > 0), 1, -1)[odd]
+        return total.astype(numpy.float32).astype(numpy.float64)
+
+    x, w = numpy.array(rows, numpy.float64), numpy.array(weight, numpy.float64).T
+    whole = None
+    for begin in range(0, x.shape[1], 512):
+        share = numpy.zeros((len(rows), w.shape[1]))
+        for k in range(begin, min(begin + 512, x.shape[1])):
+            share = fma_arrays(x[:, k : k + 1], w[k], share)
+        whole = share if whole is None else (whole + share).astype(numpy.float32).astype(numpy.float64)
+    return (whole + numpy.array(bias)).astype(numpy.float32).tolist()
+
+
+class MiniLm:
+    """BERT and what sentence-transformers makes of it: mean of the tokens, length 1."""
+
+    def __init__(self, folder):
+        import numpy
+
+        with open(folder + "/model.safetensors", "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+            data = file.read()
+        self.tensors = {}
+        for name, form in header.items():
+            if form.get("dtype") == "F32":
+                begin, end = form["data_offsets"]
+                self.tensors[name] = numpy.frombuffer(data[begin:end], "<f4").reshape(form["shape"])
+        with open(folder + "/config.json", encoding="utf-8") as file:
+            self.config = json.load(file)
+
+    def take(self, name):
+        return self.tensors[name].astype("f8").tolist()
+
+    def row(self, table, i):
+        return self.tensors[f"embeddings.{table}_embeddings.weight"][i].astype("f8").tolist()
+
+    def linear(self, rows, scope):
+        return linear_rows(rows, self.tensors[scope + ".weight"], self.tensors[scope + ".bias"].astype("f8"))
+
+    def norm(self, rows, scope):
+        weight, bias = self.take(scope + ".LayerNorm.weight"), self.take(scope + ".LayerNorm.bias")
+        return [layer_norm(row, weight, bias, self.config["layer_norm_eps"], True) for row in rows]
+
+    def joined(self, rows, more, scope):
+        return self.norm([[add(a, b) for a, b in zip(x, y)] for x, y in zip(rows, more)], scope)
+
+    def attention(self, rows, scope):
+        q, k, v = (self.linear(rows, f"{scope}.self.{name}") for name in ("query", "key", "value"))
+        heads = self.config["num_attention_heads"]
+        size = len(q[0]) // heads
+        out = [[] for _ in rows]
+        for head in range(heads):
+            mine = [[row[head * size : (head + 1) * size] for row in each] for each in (q, k, v)]
+            for i, query in enumerate(mine[0]):
+                out[i] += attend(query, mine[1], mine[2], 1 / math.sqrt(size), lambda j: True)[0]
+        return self.linear(out, scope + ".output.dense")
+
+    def embed(self, ids):
+        x = [[add(a, b) for a, b in zip(self.row("word", i), self.row("token_type", 0))] for i in ids]
+        x = [[add(a, b) for a, b in zip(row, self.row("position", p))] for p, row in enumerate(x)]
+        x = self.norm(x, "embeddings")
+        for n in range(self.config["num_hidden_layers"]):
+            scope = f"encoder.layer.{n}"
+            x = self.joined(x, self.attention(x, scope + ".attention"), scope + ".attention.output")
+            wide = [[gelu(y) for y in row] for row in self.linear(x, scope + ".intermediate.dense")]
+            x = self.joined(x, self.linear(wide, scope + ".output.dense"), scope + ".output")
+        mean = [0.0] * len(x[0])
+        for row in x:
+            mean = [add(a, b) for a, b in zip(mean, row)]
+        mean = [div(a, float(len(x))) for a in mean]
+        squares = 0.0
+        for a in mean:
+            squares += a * a
+        return [f32(a / max(math.sqrt(squares), 1e-12)) for a in mean]
+
+
+def compare_minilm(folder, program):
+    texts = ["The animal didn't cross the street because it was too tired.", "You are welcome.", "3.5 pears, 12 apples"]
+
+    def lines_of(*command):
+        given = subprocess.run([program, *command], input="\n".join(texts), capture_output=True, text=True, check=True)
+        return given.stdout.splitlines()
+
+    model, failed = MiniLm(folder), 0
+    all_ids = lines_of("tokenizer", "encode", "--tokenizer", folder + "/tokenizer.json")
+    for text, ids, line in zip(texts, all_ids, lines_of("embed", "--model", folder)):
+        given, computed = [f32(float(x)) for x in line.split()], model.embed([int(i) for i in ids.split()])
+        wrong = sum(a != b for a, b in zip(given, computed)) + abs(len(given) - len(computed))
+        failed += wrong > 0
+        print(f"{text}: {wrong} of {len(given)} numbers differ")
+    return 1 if failed else 0
+
+
 def main():
+    if sys.argv[1] == "--minilm":
+        return compare_minilm(*sys.argv[2:])
     failed = 0
     with open(sys.argv[1], encoding="utf-8") as file:
         cases = json.load(file)

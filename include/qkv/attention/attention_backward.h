@@ -9,9 +9,9 @@
 // the sum of dS over its pairs, a slope that of -dS |p - j|, a sink that of -P of the sink times grad_out . out. With
 // dropout, which multiplies weights by Z: dP = Z * (grad_out v^T), dv = (Z * P)^T grad_out.
 // Source: Dao et al., "FlashAttention: fast and memory-efficient exact attention with IO-awareness" (2022).
-// rowsum(grad_out * out) has the error of `out`: one in bf16 or f16 costs dq and dk its rounding, up to 2^-9 of grad_out v
-// (where a query sees one key, whose gradients are 0: 0.19 with bf16, 1e-5 with f32). Where that matters, let attention()
-// write `out` in f32, and give grad_out in f32, beside inputs in 16 bits.
+// rowsum(grad_out * out) has the error of `out`: of an `out` in bf16 or f16 the rounding shows in dq and dk (of a query
+// that sees one key, where both are 0, dk was 0.19 with bf16 and 1e-5 with f32). Where that matters, let attention()
+// write `out` in f32 beside inputs in 16 bits, and give grad_out in f32.
 // Rows without keys and hidden keys have zero gradients. The same bits for any number of threads, batch, packing, and
 // padding on the right.
 // Memory beyond inputs and outputs: 0.5 MiB + 6 KiB (head_dim + value_dim) a thread (docs/semantics.md), and q once in
