@@ -39,8 +39,7 @@ copyreg.pickle(type(attention), lambda function: function.__name__)  # functions
 if TYPE_CHECKING:
     from .embedder import Embedder
     from .generator import Generator
-    from .pictures import PictureClassifier, Vit, classify
-    from .report import Report, explain
+    from .reports import Report, explain, head_view, model_view, report
     from .tokenizer import Tokenizer
     from .training import train
     from .translator import Translator
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "embedder": ("Embedder",),
     "generator": ("Generator",),
-    "pictures": ("PictureClassifier", "Vit", "classify"),
-    "report": ("Report", "explain"),
+    "reports": ("Report", "explain", "head_view", "model_view", "report"),
     "tokenizer": ("Tokenizer",),
     "training": ("train",),
     "translator": ("Translator",),
@@ -65,23 +63,23 @@ __all__ = [
     "Generator",
     "KeyValueCache",
     "Mask",
-    "PictureClassifier",
     "Report",
     "Score",
     "Tokenizer",
     "Translator",
-    "Vit",
     "__version__",
     "attention",
     "attention_backward",
     "attention_double_backward",
     "attention_jvp",
     "attention_stats",
-    "classify",
     "dropout_mask",
     "explain",
+    "head_view",
     "merge_attention",
+    "model_view",
     "plan",
+    "report",
     "scaled_dot_product_attention",
     "select_target",
     "selected_target",
@@ -99,7 +97,7 @@ def __getattr__(name: str) -> object:
         if name in names:
             globals()[name] = found = getattr(import_module(f"{__name__}.{module}"), name)
             return found
-    if name in ("lab", "layers"):
+    if name in ("lab", "layers", "pictures"):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -44,7 +44,7 @@ class Vit(_Model):
     It pickles as its folder and options.
 
     >>> import numpy, qkv
-    >>> vit = qkv.Vit("models/digits")
+    >>> vit = qkv.pictures.Vit("models/digits")
     >>> vit.logits(numpy.zeros((1, *vit.picture_size, 3), "f")).shape
     (1, 10)
     """
@@ -84,7 +84,7 @@ class PictureClassifier(_Model):
     It pickles as its folder and options.
 
     >>> import qkv
-    >>> qkv.PictureClassifier("models/digits").classify("data/example/seven.png")[0].label
+    >>> qkv.pictures.PictureClassifier("models/digits").classify("data/example/seven.png")[0].label
     '7'
     """
 
@@ -107,7 +107,7 @@ def classify(
     """The most probable classes of each picture; a PictureClassifier keeps the model for more.
 
     >>> import qkv
-    >>> [[best]] = qkv.classify("models/digits", ["data/example/seven.png"], top=1)
+    >>> [[best]] = qkv.pictures.classify("models/digits", ["data/example/seven.png"], top=1)
     >>> best.label
     '7'
     """

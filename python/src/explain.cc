@@ -14,9 +14,12 @@
 #include "keywords.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
+#include "qkv/explain/given_weights.h"
 #include "qkv/explain/report.h"
 #include "qkv/explain/translated_text.h"
+#include "qkv/explain/written_text.h"
 #include "qkv/pipelines/embedder.h"
+#include "qkv/pipelines/generator.h"
 #include "qkv/pipelines/translator.h"
 
 namespace qkv::python {
@@ -25,6 +28,7 @@ namespace {
 struct Explained {
   std::variant<Explanation, HeadSurvey> what;
   std::string title;
+  std::string start{};  // the view that a page shows first
 };
 
 std::string text_of_width(const Explained& explained, nb::handle width) {
@@ -39,7 +43,7 @@ std::string json_of(const Explained& explained) {
 std::string html_of(const Explained& explained, nb::handle command) {
   Report report;
   std::visit([&](const auto& what) { report.add(what); }, explained.what);
-  return report.html(explained.title, take_text(command, "command"));
+  return report.html(explained.title, take_text(command, "command"), explained.start);
 }
 
 Explained survey(const Explainable& input) {
@@ -56,6 +60,52 @@ Explained made(const Make& make) {
   return std::move(*explained);
 }
 
+template <class Value, class Take>
+std::vector<Value> list_of(nb::handle given, const Take& take) {
+  std::vector<Value> list;
+  for (const nb::handle one : given) list.push_back(take(one));
+  return list;
+}
+
+// Weights of another program: `sequences` (name, caption, tokens), `attentions` (name, title, caption, numbers of the
+// queries' and keys' sequence, arrays of layers, the numbers of these layers and of their heads, whether keys are left
+// out).
+Explained explain_weights(nb::handle sequences, nb::handle attentions, const std::string& title,
+                          const std::string& start) {
+  const auto text = [](nb::handle one) { return take_text(one, "tokens"); };
+  const auto whole = [](nb::handle one) { return nb::cast<std::int64_t>(one); };
+  std::vector<AttentionSequence> all;
+  for (const nb::handle one : sequences) {
+    all.push_back({.name = text(one[0]), .caption = text(one[1]), .tokens = list_of<std::string>(one[2], text)});
+  }
+  std::vector<GivenAttention> given;
+  std::vector<std::vector<std::int64_t>> layers, heads;
+  for (const nb::handle one : attentions) {
+    given.push_back(
+        {.name = text(one[0]),
+         .title = text(one[1]),
+         .caption = text(one[2]),
+         .queries = nb::cast<std::size_t>(one[3]),
+         .keys = nb::cast<std::size_t>(one[4]),
+         .layers = list_of<Tensor>(
+             one[5], [](nb::handle each) { return convert(take_floats(each, "weights").view, Dtype::f32); }),
+         .is_part = nb::cast<bool>(one[8])});
+    layers.push_back(list_of<std::int64_t>(one[6], whole));
+    heads.push_back(list_of<std::int64_t>(one[7], whole));
+  }
+  Explained explained = made([&] {
+    HeadSurvey found = survey_heads(GivenWeights(std::move(all), std::move(given)), {.maps = HeadMapsOptions{}});
+    for (HeadSurvey::Entry& entry : found.heads) {
+      auto& [layer, head, site] = entry.index;
+      layer = layers[site][static_cast<std::size_t>(layer)];
+      head = heads[site][static_cast<std::size_t>(head)];
+    }
+    return Explained{std::move(found), title};
+  });
+  explained.start = start;
+  return explained;
+}
+
 Explained explain_text(const Embedder& embedder, nb::handle text) {
   const std::string given = take_text(text, "text");
   return made([&] {
@@ -69,6 +119,18 @@ Explained explain_translation(const Translator& translator, nb::handle text) {
   return made([&] {
     const TranslateOptions options{.split = false};
     return survey(TranslatedText(translator, given, options));
+  });
+}
+
+// The text, and the most probable token behind it.
+Explained explain_written(const Generator& generator, nb::handle text) {
+  const std::string given = take_text(text, "text");
+  return made([&] {
+    std::vector<std::int32_t> ids = generator.tokenizer().encode(given).ids;
+    const GeneratorOptions options{.max_new_tokens = 1, .beams = 1, .greedy = true};
+    ids.push_back(generator.generate_ids(std::span(&ids, 1), options).front().front().ids.front());
+    return survey(WrittenText(generator.model(), &generator.tokenizer(), ids,
+                              {.prompt = ids.size() - 1, .explain_prompt = true}));
   });
 }
 
@@ -119,6 +181,8 @@ void bind_explain(nb::module_& module) {
   Described(module)
       .def("_explain_text", &explain_text, "embedder"_a, "text"_a)
       .def("_explain_translation", &explain_translation, "translator"_a, "text"_a)
+      .def("_explain_weights", &explain_weights, "sequences"_a, "attentions"_a, "title"_a, "start"_a)
+      .def("_explain_written", &explain_written, "generator"_a, "text"_a)
       .def("_explain_steps", &explain_steps, "keywords"_a);
 }
 

@@ -55,7 +55,7 @@ def encoder():
 
 
 def vit():
-    model = qkv.Vit(DIGITS)
+    model = qkv.pictures.Vit(DIGITS)
     pictures = zeros(20000, *model.picture_size, 3)
     return lambda: model(pictures)
 

@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {
     "from_torch.md": None,
+    "from_bertviz.md": None,
     "from_sentence_transformers.md": ROOT / "tests" / "golden" / "encoders" / "roberta",
     "from_ctranslate2.md": ROOT / "models" / "en-es",
 }

@@ -16,20 +16,20 @@ DIGITS = ROOT / "models" / "digits"
 @pytest.mark.parametrize("name", ["vit", "dinov2"])
 def test_vit_beside_transformers(name):
     case, _ = golden.read(f"vit/{name}.safetensors")
-    vit = qkv.Vit(ROOT / "tests" / "golden" / "vit" / name)
+    vit = qkv.pictures.Vit(ROOT / "tests" / "golden" / "vit" / name)
     numpy.testing.assert_allclose(vit(case["pictures_0"]), case["hidden_f64_0"], atol=2e-5)
     numpy.testing.assert_allclose(vit.logits(case["pictures_0"]), case["logits_f64_0"], atol=2e-5)
 
 
 def test_classify():
-    classifier = qkv.PictureClassifier(DIGITS)
+    classifier = qkv.pictures.PictureClassifier(DIGITS)
     seven = ROOT / "data" / "example" / "seven.png"
     found = classifier.classify(seven, top=10)
     assert found[0].label == "7" and len(found) == 10
     assert sum(each.probability for each in found) == pytest.approx(1)
-    assert qkv.classify(DIGITS, [seven], top=10) == [found]
+    assert qkv.pictures.classify(DIGITS, [seven], top=10) == [found]
     assert pickle.loads(pickle.dumps(classifier)).classify(seven, top=10) == found
-    assert pickle.loads(pickle.dumps(qkv.Vit(DIGITS))).labels == [str(digit) for digit in range(10)]
+    assert pickle.loads(pickle.dumps(qkv.pictures.Vit(DIGITS))).labels == [str(digit) for digit in range(10)]
     with pytest.raises(TypeError, match="picture must be uint8"):
         classifier.classify(numpy.zeros((8, 8, 3), "f4"))
     with pytest.raises(FileNotFoundError):
@@ -64,7 +64,7 @@ def test_explain_a_translation(tmp_path):
         qkv.explain(translator, "text", inputs=numpy.zeros((1, 1)))
     with pytest.raises(TypeError, match="text must be a str, got NoneType"):
         qkv.explain(translator)
-    with pytest.raises(TypeError, match="must be an Embedder or a Translator, got int"):
+    with pytest.raises(TypeError, match="must be an Embedder, a Translator or a Generator, got int"):
         qkv.explain(3, "text")
 
 

@@ -78,6 +78,7 @@ export function read_report(text: string): Report {
   return {
     title: check.text_of(object.title, "title"),
     command: check.text_of(object.command, "command"),
+    start: check.text_of(object.start ?? "", "start"),
     left_out: check.texts_of(object.left_out, "left_out"),
     explanations,
     beside,

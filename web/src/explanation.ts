@@ -141,6 +141,7 @@ export interface LeftOut {
 }
 export interface Heads extends Common {
   kind: "heads";
+  remarks: string[];
   input: string;
   sequences: Sequence[];
   left_out: LeftOut;
@@ -243,6 +244,7 @@ export type Explanation = Steps | Heads | Head | Token | Picture | Maps;
 export interface Report {
   title: string;
   command: string;
+  start: string; // the address of the view that is first; "": the first that there is
   left_out: string[];
   explanations: Explanation[];
   beside: Explanation[]; // recorded or kept to be compared with them

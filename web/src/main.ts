@@ -23,8 +23,13 @@ function fold_tables(): void {
   details.append(tables);
 }
 
+// A page inside of another, as in a notebook, has no address of its own: its links would lead to the page around it.
+const has_address = location.protocol !== "about:";
+
 function start(report: Report): void {
-  let address = parse_address(location.hash);
+  let address = parse_address(location.hash || report.start);
+  const scheme = new URLSearchParams(report.start).get("scheme"); // whatever that of the screen is
+  if (scheme) document.documentElement.dataset.scheme = scheme;
   let colors = read_colors();
   let printing = false;
   const narrow = matchMedia("(max-width: 560px)");
@@ -35,7 +40,7 @@ function start(report: Report): void {
   };
   const go = (patch: Partial<Address>): void => {
     address = { ...address, ...patch };
-    history.replaceState(null, "", format_address(address));
+    if (has_address) history.replaceState(null, "", format_address(address));
     draw();
   };
   const live = live_of(report, draw, (of) => go({ of, view: "", cell: "", token: -1, also: "", key: -1 }));
@@ -49,10 +54,19 @@ function start(report: Report): void {
     colors = read_colors();
     draw();
   };
-  addEventListener("hashchange", () => {
-    address = parse_address(location.hash);
+  const follow = (fragment: string): void => {
+    address = parse_address(fragment);
     draw();
-  });
+  };
+  addEventListener("hashchange", () => follow(location.hash));
+  if (!has_address) {
+    addEventListener("click", (event) => {
+      const link = (event.target as Element).closest?.("a")?.getAttribute("href");
+      if (!link?.startsWith("#")) return;
+      event.preventDefault();
+      follow(link);
+    });
+  }
   addEventListener("beforeprint", print_all(true));
   addEventListener("afterprint", print_all(false));
   for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {

@@ -184,6 +184,7 @@ export function page(report: Report, screen: Screen): TemplateResult {
             model has no positions for more.
           </p>`
         : nothing}
+      ${explanation.kind === "heads" ? explanation.remarks.map((line) => html`<p class="hint cut">${line}</p>`) : nothing}
       ${is_of_run && other ? bar : nothing} ${shown.body} ${is_of_run && !other ? bar : nothing}
       ${cost_panel(shown.costs ?? [])}
     </main>

@@ -158,6 +158,7 @@ export function heads_of(value: Json): Heads {
     kind: "heads",
     ...common_of(value),
     input: check.text_of(value.input, "input"),
+    remarks: check.texts_of(value.remarks ?? [], "remarks"),
     sequences,
     left_out: check.null_or(value.left_out, "left_out", left_out_of) ?? { heads: [], keys: [] },
     attentions,

@@ -124,7 +124,8 @@ struct Attentions {
   std::vector<AttentionSite> sites{};
   std::string input{};  // what was read, in titles; may be empty
   std::optional<Alignment> alignment{};
-  LeftOut left_out{};  // by the run
+  LeftOut left_out{};                  // by the run
+  std::vector<std::string> remarks{};  // sentences that a reader must know
 };
 
 // A model and its input.

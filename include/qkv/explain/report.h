@@ -58,7 +58,8 @@ class QKV_API Report {
 
   // At most kLargestReport bytes: the largest tables go first, then the weights of all heads, then whole explanations;
   // the report says which. `command` is what writes it again.
-  std::string html(const std::string& title, const std::string& command) const;
+  // `start`: the view that a page shows first, as its address has it ("view=heads&head=0.1"); empty: the first one.
+  std::string html(const std::string& title, const std::string& command, const std::string& start = "") const;
 
  private:
   struct Part {

@@ -82,7 +82,15 @@ inline namespace explaining {
 HeadSummary summary_of(const TensorView& weights, const Attentions& attentions, std::size_t site) {
   const AttentionSite& own = attentions.sites[site];
   const AttentionSequence& keys = attentions.sequences[own.keys];
-  return summarize_head(weights, keys.special, own.causal ? std::span(keys.ids) : std::span<const std::int32_t>());
+  if (!own.causal) return summarize_head(weights, keys.special);
+  std::vector<std::int32_t> ids = keys.ids;
+  if (ids.empty()) {  // tokens of one name are the same
+    for (const std::string& token : keys.tokens) {
+      const auto first = std::ranges::find(keys.tokens, token) - keys.tokens.begin();
+      ids.push_back(static_cast<std::int32_t>(first));
+    }
+  }
+  return summarize_head(weights, keys.special, ids);
 }
 
 }  // namespace explaining
@@ -235,7 +243,7 @@ void set_value_norm(HeadSurvey::Entry& entry, const Tensor& weights, Tensor leng
 HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
   HeadSurvey survey{.attentions = input.attentions()};
   survey.costs.resize(survey.attentions.sites.size());
-  const auto& [sequences, sites, title, alignment, left_out] = survey.attentions;
+  const auto& [sequences, sites, title, alignment, left_out, remarks] = survey.attentions;
   std::optional<SurveyMaps> maps;
   if (options.maps) {
     maps.emplace(survey.attentions, *options.maps);
@@ -255,13 +263,14 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
       entry.summary = summary;
       const bool is_left_out = std::ranges::find(left_out.heads, entry.index) != left_out.heads.end();
       if (!is_left_out) entry.pattern = pattern_of(summary, largest[s], site.queries != site.keys);
-      set_value_norm(entry, weights, value_lengths(seen.value, seen.out_weight, site.heads, head));
+      if (seen.value.element_count() > 0)
+        set_value_norm(entry, weights, value_lengths(seen.value, seen.out_weight, site.heads, head));
       const bool is_long = maps && maps->is_long(s);
       if (is_long) entry.map = maps->map(entry.index, weights);
       if (options.keep_weights || (maps && !is_long)) entry.weights = std::move(weights);
     }
     if (words && alignment->site == s) words->add(seen.weights);
-    if (layer == 0) {
+    if (layer == 0 && seen.value.element_count() > 0) {
       survey.costs[s] = plan_of_layer(survey.attentions, {.site = s}, seen.head_dim, seen.value.size(-1));
     }
   };

@@ -242,7 +242,7 @@ Columns columns_of(const Attentions& attentions, const AttentionSite& site) {
   return attentions.alignment && attentions.alignment->is_continuation ? Columns::language : Columns::itself;
 }
 
-Line summary_line(const HeadSurvey::Entry& entry, Columns columns, double largest) {
+Line summary_line(const HeadSurvey::Entry& entry, Columns columns, double largest, bool has_values) {
   const HeadSummary& summary = entry.summary;
   Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
                {fmt::format(" {:>5}/{} {:>5}", fixed_text(summary.entropy, 3), fixed_text(largest, 3),
@@ -268,7 +268,7 @@ Line summary_line(const HeadSurvey::Entry& entry, Columns columns, double larges
   } else {
     share(10, summary.separators);
   }
-  line.push_back({fmt::format(" {:>10}", fixed_text(entry.value_norm, 3)), Role::value});
+  if (has_values) line.push_back({fmt::format(" {:>10}", fixed_text(entry.value_norm, 3)), Role::value});
   if (entry.pattern != HeadPattern::none) line.push_back({fmt::format("  {}", name_of(entry.pattern)), Role::none});
   return line;
 }
@@ -287,9 +287,11 @@ Block heads_table(const HeadSurvey& survey, std::size_t site) {
   } else {
     head += fmt::format(" {:>10}", "separators");
   }
-  table.lines = {plain(head + fmt::format(" {:>10}", "value norm"))};
+  const bool has_values = std::ranges::any_of(
+      survey.heads, [](const HeadSurvey::Entry& entry) { return entry.value_lengths.element_count() > 0; });
+  table.lines = {plain(head + (has_values ? fmt::format(" {:>10}", "value norm") : ""))};
   for (const HeadSurvey::Entry& entry : survey.heads) {
-    if (entry.index.site == site) table.lines.push_back(summary_line(entry, columns, largest));
+    if (entry.index.site == site) table.lines.push_back(summary_line(entry, columns, largest, has_values));
   }
   return table;
 }
@@ -367,6 +369,11 @@ std::string to_text(const HeadSurvey& survey, const TextStyle& style) {
   if (survey.attentions.alignment) explanation = words(survey, style);
   for (Section& section : striking_heads(survey)) explanation.sections.push_back(std::move(section));
   explanation.sections.push_back(token_lists(survey.attentions));
+  if (!survey.attentions.remarks.empty()) {
+    Block block;
+    for (const std::string& remark : survey.attentions.remarks) block.lines.push_back(plain(remark));
+    explanation.sections.push_back({0, "To be known", {block}});
+  }
   if (survey.attentions.sites.size() == 1 && survey.attentions.sites[0].title.empty()) {
     explanation.sections.push_back(heads_of_one_attention(survey));
   } else {

@@ -30,7 +30,7 @@ OrderedJson to_object(const HeadSummary& summary) {
 }
 
 OrderedJson to_object(const HeadMap& map, const HeadIndex& index, const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks] = survey.attentions;
   MapViews views{.queries = std::ssize(sequences[sites[index.site].queries].tokens),
                  .keys = std::ssize(sequences[sites[index.site].keys].tokens),
                  .blocks = map.blocks,
@@ -49,8 +49,10 @@ OrderedJson to_object(const HeadSurvey::Entry& entry, const HeadSurvey& survey) 
   OrderedJson head = {{"layer", entry.index.layer}, {"head", entry.index.head}};
   head.update(to_object(entry.summary));
   head["pattern"] = name_of(entry.pattern);
-  head["value_norm"] = io::json_number(entry.value_norm);
-  head["value_lengths"] = json_numbers(entry.value_lengths);
+  if (entry.value_lengths.element_count() > 0) {
+    head["value_norm"] = io::json_number(entry.value_norm);
+    head["value_lengths"] = json_numbers(entry.value_lengths);
+  }
   head["weights"] = json_numbers(entry.weights, Dtype::f32);
   if (entry.map) head["map"] = to_object(*entry.map, entry.index, survey);
   return head;
@@ -164,12 +166,13 @@ OrderedJson measured(const std::vector<MeasuredBy>& by) {
 }  // namespace
 
 std::string to_json(const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks] = survey.attentions;
   OrderedJson object =
       json_object("heads", selected_target(), Dtype::f32,
                   "What the heads attend to" + without(survey.attentions) + (input.empty() ? "" : ": " + input));
   object["input"] = input;
   object["cut"] = cut_of(survey.attentions);
+  if (!remarks.empty()) object["remarks"] = remarks;
   object["sequences"] = OrderedJson::array();
   for (const AttentionSequence& sequence : sequences) object["sequences"].push_back(to_object(sequence));
   object["left_out"] = to_object(left_out, sites);
@@ -260,7 +263,7 @@ std::string to_json(const AttentionMaps& maps) {
 }
 
 std::string to_json(const TokenMeasures& measures) {
-  const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
   const AttentionSequence& sequence = sequences[measures.sequence];
   const std::string& name = sequence.tokens[static_cast<std::size_t>(measures.token)];
   OrderedJson object =

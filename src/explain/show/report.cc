@@ -60,7 +60,9 @@ std::string measures(const HeadSurvey& survey, std::size_t site) {
   for (const HeadSurvey::Entry& entry : survey.heads) {
     if (entry.index.site != site) continue;
     text += html_element("tr", html_row_head(head_name(entry.index)) + measure_cells(entry.summary) +
-                                   html_cell(entry.value_norm) + html_element("td", name_of(entry.pattern))) +
+                                   (entry.value_lengths.element_count() > 0 ? html_cell(entry.value_norm)
+                                                                            : html_element("td", "")) +
+                                   html_element("td", name_of(entry.pattern))) +
             "\n";
   }
   return text + "</table>\n";
@@ -110,8 +112,9 @@ std::string report_tables(const Explanation& explanation) {
 }
 
 std::string report_tables(const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment, left_out] = survey.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks] = survey.attentions;
   std::string text = cut_line(cut_of(survey.attentions));
+  for (const std::string& remark : remarks) text += html_element("p", io::markup_text(remark)) + "\n";
   for (const AttentionSequence& sequence : sequences) {
     std::string tokens;
     for (const std::string& token : sequence.tokens) tokens += " <bdi>" + io::markup_text(token) + "</bdi>";
@@ -158,7 +161,7 @@ std::string report_tables(const HeadTrace& trace) {
 }
 
 std::string report_tables(const TokenMeasures& measures) {
-  const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
   const auto rows = [](const std::vector<MeasuredBy>& by, const std::string& name, const TableNames& columns) {
     std::string text =
         "<table>" + html_element("caption", io::markup_text(name)) + "\n" + html_column_heads(columns, true);
@@ -309,10 +312,12 @@ class Contents {
   std::vector<std::string> left_out_{};
 };
 
-std::string data_of(const Contents& contents, const std::string& title, const std::string& command) {
+std::string data_of(const Contents& contents, const std::string& title, const std::string& command,
+                    const std::string& start) {
   std::string data = json_text(OrderedJson{
       {"schema", "qkv/report/1"}, {"title", title}, {"command", command}, {"left_out", contents.left_out()}});
   data.pop_back();
+  if (!start.empty()) data += ",\"start\":" + json_text(OrderedJson(start));
   for (const bool beside : {false, true}) {
     std::string list;
     for (const Contents::Entry& entry : contents.entries()) {
@@ -371,7 +376,7 @@ void Report::add(const HeadTrace& trace, std::optional<std::int64_t> token) {
 }
 
 void Report::add(const TokenMeasures& measures) {
-  const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
   const std::string& token = sequences[measures.sequence].tokens[static_cast<std::size_t>(measures.token)];
   parts_.push_back({.name = name_of("Measures of token " + std::to_string(measures.token) + ", " + token),
                     .json = to_json(measures),
@@ -408,7 +413,7 @@ void Report::add(const PageEngine& engine) {
   }
 }
 
-std::string Report::html(const std::string& title, const std::string& command) const {
+std::string Report::html(const std::string& title, const std::string& command, const std::string& start) const {
   Contents contents;
   for (const Part& part : parts_) {
     contents.add({part.name, part.json, part.json_without_weights, part.tables, !part.json_without_weights.empty(),
@@ -423,7 +428,7 @@ std::string Report::html(const std::string& title, const std::string& command) c
       for (const auto& [mark, part] :
            {std::pair<std::string_view, std::string>("<!--qkv:title-->", io::markup_text(title)),
             {"<!--qkv:report-->", tables_of(contents, title)},
-            {"<!--qkv:data-->", data_of(contents, title, command)},
+            {"<!--qkv:data-->", data_of(contents, title, command, start)},
             {"<!--qkv:engine-->", engine_}}) {
         const std::size_t at = page.find(mark);
         text.append(page.substr(0, at)).append(part);

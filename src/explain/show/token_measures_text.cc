@@ -113,7 +113,7 @@ Section about_measures(const TokenMeasures& measures) {
 }  // namespace
 
 std::string to_text(const TokenMeasures& measures, const TextStyle& style) {
-  const auto& [sequences, sites, input, alignment, left_out] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
   const TokenNames own(sequences[measures.sequence].tokens);
   Explanation explanation;
   explanation.title = fmt::format("Token {}, \"{}\": {}", measures.token, own[measures.token],
