@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "attention/backward/backward_schedule.h"
@@ -234,7 +235,7 @@ double forward_bytes(const AttentionCall& call, Dtype out) {
   return numbers * static_cast<double>(size_of(call.storage)) + out_numbers * static_cast<double>(size_of(out));
 }
 
-// What the passes over derivatives have in common. A view of each row of queries, of `size` numbers; 0: of one number.
+// A view of each row of queries, of `size` numbers; 0: of one number.
 MutableTensorView place_of_queries(const TensorView& q, Dtype dtype, std::int64_t size) {
   Dims shape = q.shape();
   if (size > 0) {
@@ -243,29 +244,6 @@ MutableTensorView place_of_queries(const TensorView& q, Dtype dtype, std::int64_
     shape = q.select(-1, 0).shape();
   }
   return {unallocated(), dtype, shape};
-}
-
-BackwardInputs backward_inputs(const AttentionCall& call, const TensorView& q, const TensorView& k,
-                               const TensorView& v) {
-  const MutableTensorView out = place_of_queries(q, call.storage, call.value_dim);
-  return {q, k, v, out, place_of_queries(q, call.accumulation, 0), out};
-}
-
-template <class Schedule>
-void set_schedule(AttentionPlan& plan, const Schedule& schedule, const Arena& arena) {
-  plan.threads = std::max(plan.threads, schedule.threads);
-  plan.workspace = static_cast<std::int64_t>(arena.most_with(0));
-  plan.block_queries = schedule.kernel.block_queries;
-}
-
-AttentionPlan begin_plan(const AttentionCall& call, const char* kernel) {
-  AttentionPlan plan{.kernel = kernel, .target = selected_target()};
-  if (call.batch == 0 || call.heads == 0 || call.q_len == 0 || call.k_len == 0) plan.kernel = "none";
-  return plan;
-}
-
-Walk walk_of(const AttentionCall& call, std::int64_t block_queries) {
-  return {.blocks = {.queries = block_queries}, .tile_keys = plan_forward(call.longest(call.q_len)).tile_keys};
 }
 
 // The products of a tile of tangents, and of one of gradients.
@@ -278,13 +256,58 @@ double gradient_numbers(const AttentionCall& call) {
   return 3.0 * static_cast<double>(call.key_dim) + 2.0 * static_cast<double>(call.value_dim);
 }
 
-template <class Schedule>
-void finish_plan(AttentionPlan& plan, const AttentionCall& call, const AttentionOptions& options,
-                 const Schedule& schedule) {
-  remark_on_target(plan);
-  remark_on_threads(plan, schedule.allowed_threads, call.threads);
-  remark_on_options(plan, call, options);
-}
+// The plan of a pass over derivatives, whose arrays are places alone.
+class DerivativePlan {
+ public:
+  DerivativePlan(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options)
+      : call(with_address(q), with_address(k), with_address(v), options),
+        arena(Arena::dry(call.memory())),
+        options_(options) {
+    const MutableTensorView out = place_of_queries(with_address(q), call.storage, call.value_dim);
+    inputs = {with_address(q), with_address(k), with_address(v), out, place_of_queries(q, call.accumulation, 0), out};
+  }
+
+  // What was scheduled, of which a pair of a query and a key multiplies so many numbers. Tangents are not cut into
+  // chunks of keys, nor spared what arrays hide.
+  template <class Schedule>
+  void add(const Schedule& schedule, double numbers) {
+    constexpr bool is_jvp = std::is_same_v<Schedule, JvpSchedule>;
+    plan_.threads = std::max(plan_.threads, schedule.threads);
+    plan_.block_queries = schedule.kernel.block_queries;
+    allowed_threads_ = schedule.allowed_threads;
+    if (is_empty()) return;
+    const Walk walk{.blocks = {.queries = plan_.block_queries},
+                    .tile_keys = plan_forward(call.longest(call.q_len)).tile_keys,
+                    .skips_hidden = !is_jvp,
+                    .numbers = numbers};
+    plan_.tile_keys = walk.tile_keys;
+    if (!is_jvp) plan_.chunk_keys = kChunkKeys;
+    count(plan_, walk, call);
+  }
+
+  // `views`: that it reads and writes besides queries, keys, values, outputs and their log-sum-exp.
+  AttentionPlan made(const char* kernel, std::initializer_list<TensorView> views) {
+    plan_.workspace = static_cast<std::int64_t>(arena.most_with(0));
+    if (is_empty()) return plan_;
+    plan_.kernel = kernel;
+    plan_.bytes = bytes_of(views) + bytes_of({inputs.q, inputs.k, inputs.v, inputs.out, inputs.log_sum_exp});
+    remark_on_target(plan_);
+    remark_on_threads(plan_, allowed_threads_, call.threads);
+    remark_on_options(plan_, call, options_);
+    return plan_;
+  }
+
+  const AttentionCall call;
+  Arena arena;
+  BackwardInputs inputs;
+
+ private:
+  bool is_empty() const { return call.batch == 0 || call.heads == 0 || call.q_len == 0 || call.k_len == 0; }
+
+  const AttentionOptions& options_;
+  AttentionPlan plan_{.kernel = "none", .target = selected_target()};
+  int allowed_threads_ = 1;
+};
 
 }  // namespace
 
@@ -327,45 +350,19 @@ AttentionPlan plan_backward(const TensorView& q, const TensorView& k, const Tens
   ensure_target();
   const StopScope stop(options.stop);
   check_backward(options, gradients);
-  const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
-  const BackwardInputs inputs = backward_inputs(call, with_address(q), with_address(k), with_address(v));
-  Arena arena = Arena::dry(call.memory());
-  const BackwardSchedule schedule = differentiate(call, inputs, options, gradients, arena);
-  AttentionPlan plan = begin_plan(call, "backward");
-  set_schedule(plan, schedule, arena);
-  if (plan.kernel == "none") return plan;
-  plan.chunk_keys = kChunkKeys;
-  Walk walk = walk_of(call, plan.block_queries);
-  walk.numbers = gradient_numbers(call);
-  plan.tile_keys = walk.tile_keys;
-  count(plan, walk, call);
-  plan.bytes = bytes_of(
-      {q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, gradients.query, gradients.key, gradients.value});
-  finish_plan(plan, call, options, schedule);
-  return plan;
+  DerivativePlan plan(q, k, v, options);
+  plan.add(differentiate(plan.call, plan.inputs, options, gradients, plan.arena), gradient_numbers(plan.call));
+  return plan.made("backward", {plan.inputs.grad_out, gradients.query, gradients.key, gradients.value});
 }
 
 AttentionPlan plan_jvp(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionTangents& tangents,
                        const AttentionOptions& options, const AttentionOutputTangents& outputs) {
   ensure_target();
   const StopScope stop(options.stop);
-  const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
-  require_tangents("attention_jvp", call, options);
-  Arena arena = Arena::dry(call.memory());
-  const JvpSchedule schedule(call, arena);
-  AttentionPlan plan = begin_plan(call, "tangents");
-  set_schedule(plan, schedule, arena);
-  if (plan.kernel == "none") return plan;
-  Walk walk = walk_of(call, plan.block_queries);
-  walk.skips_hidden = false;
-  walk.numbers = tangent_numbers(call, tangents);
-  plan.tile_keys = walk.tile_keys;
-  count(plan, walk, call);
-  const BackwardInputs inputs = backward_inputs(call, q, k, v);
-  plan.bytes = bytes_of({q, k, v, tangents.query, tangents.key, tangents.value, inputs.out, inputs.log_sum_exp,
-                         outputs.out, outputs.log_sum_exp});
-  finish_plan(plan, call, options, schedule);
-  return plan;
+  DerivativePlan plan(q, k, v, options);
+  require_tangents("attention_jvp", plan.call, options);
+  plan.add(JvpSchedule(plan.call, plan.arena), tangent_numbers(plan.call, tangents));
+  return plan.made("tangents", {tangents.query, tangents.key, tangents.value, outputs.out, outputs.log_sum_exp});
 }
 
 AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, const TensorView& v,
@@ -373,32 +370,17 @@ AttentionPlan plan_double_backward(const TensorView& q, const TensorView& k, con
                                    const AttentionSecondGradients& gradients) {
   ensure_target();
   const StopScope stop(options.stop);
-  const AttentionCall call(with_address(q), with_address(k), with_address(v), options);
-  require_tangents("attention_double_backward", call, options);
-  BackwardInputs inputs = backward_inputs(call, with_address(q), with_address(k), with_address(v));
-  inputs.tangents = {with_address(tangents.query), with_address(tangents.key), with_address(tangents.value)};
-  Arena arena = Arena::dry(call.memory());
-  const DoubleBackwardSchedule schedule = differentiate_twice(call, inputs, options, gradients, arena);
-  AttentionPlan plan = begin_plan(call, "double backward");
-  set_schedule(plan, schedule.tangents, arena);
-  set_schedule(plan, schedule.gradients, arena);
-  if (plan.kernel == "none") return plan;
-  plan.chunk_keys = kChunkKeys;
-  Walk walk = walk_of(call, schedule.gradients.kernel.block_queries);
-  plan.tile_keys = walk.tile_keys;
+  DerivativePlan plan(q, k, v, options);
+  require_tangents("attention_double_backward", plan.call, options);
+  plan.inputs.tangents = {with_address(tangents.query), with_address(tangents.key), with_address(tangents.value)};
+  const DoubleBackwardSchedule schedule = differentiate_twice(plan.call, plan.inputs, options, gradients, plan.arena);
+  const double of_tangents = tangent_numbers(plan.call, tangents);
+  plan.add(schedule.tangents, of_tangents);
   // Gradients: those of a backward pass, and of the tangents once more.
-  const double of_tangents = tangent_numbers(call, tangents);
-  walk.numbers = gradient_numbers(call) + of_tangents - static_cast<double>(call.value_dim) +
-                 (tangents.key ? static_cast<double>(call.key_dim) : 0);
-  count(plan, walk, call);
-  walk.blocks.queries = schedule.tangents.kernel.block_queries;
-  walk.skips_hidden = false;
-  walk.numbers = of_tangents;
-  count(plan, walk, call);
-  plan.bytes = bytes_of({q, k, v, inputs.out, inputs.log_sum_exp, inputs.grad_out, tangents.query, tangents.key,
-                         tangents.value, gradients.query, gradients.key, gradients.value, gradients.grad_out});
-  finish_plan(plan, call, options, schedule.gradients);
-  return plan;
+  plan.add(schedule.gradients, gradient_numbers(plan.call) + of_tangents - static_cast<double>(plan.call.value_dim) +
+                                   (tangents.key ? static_cast<double>(plan.call.key_dim) : 0));
+  return plan.made("double backward", {plan.inputs.grad_out, tangents.query, tangents.key, tangents.value,
+                                       gradients.query, gradients.key, gradients.value, gradients.grad_out});
 }
 
 }  // namespace qkv
