@@ -22,6 +22,9 @@ enum class WeightStorage {
   // max|b| / 64 that errs least; of a row of `a` 0 to 255, in units of (max(a, 0) - min(a, 0)) / 255 from the minimum
   // on. Groups are summed in f32, in their order: the same bits on every target.
   int8_groups,
+  // bf16, to which a product rounds the rows of `a`, too: Precision::reduced (attention/precision.h), whose sums have
+  // the same bits on every target with fused multiply-add.
+  reduced,
 };
 
 // As options name them: a word means one storage everywhere.
@@ -56,6 +59,7 @@ class QKV_API PackedMatrix {
   const Tensor& column_sums() const { return column_sums_; }
 
  private:
+  void pack_reduced(const TensorView& matrix, int threads);
   void pack_int8(const TensorView& matrix, int threads);
   void pack_int8_groups(const TensorView& matrix, int threads);
 
@@ -80,7 +84,8 @@ QKV_API void matmul(const TensorView& a, const PackedMatrix& b, const MutableTen
                     const MatmulOptions& options = {});
 
 // out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from those of its outputs, a, and its
-// inputs, b. No bias. std::invalid_argument as above.
+// inputs, b. `a` is in full storage; b too, or reduced: `a` is then rounded, too. No bias. std::invalid_argument as
+// above.
 QKV_API void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                                const MatmulOptions& options = {});
 

@@ -69,6 +69,26 @@ inline void multiply_byte_tiles() {
   __asm__ volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(kSum), "i"(kLeft), "i"(kRight));
 }
 
+// The same as a type, in place of which another may emulate them. Rows are `step` floats apart.
+struct Tiles {
+  template <int kTile>
+  static void clear() {
+    clear_tile<kTile>();
+  }
+  template <int kTile>
+  static void load(const float* from, std::int64_t step) {
+    load_tile<kTile>(from, step);
+  }
+  template <int kTile>
+  static void store(float* to, std::int64_t step) {
+    store_tile<kTile>(to, step);
+  }
+  template <int kSum, int kLeft, int kRight>
+  static void multiply() {
+    multiply_tiles<kSum, kLeft, kRight>();
+  }
+};
+
 #endif  // __x86_64__
 
 }  // namespace qkv::inline simd

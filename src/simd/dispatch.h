@@ -9,6 +9,9 @@ namespace qkv::inline simd {
 // std::invalid_argument as in selected_target().
 void ensure_target();
 
+// Whether the selected target has fused multiply-add (Target::fused). After ensure_target().
+bool uses_fused();
+
 // Whether the selected target is "avx512-bf16", kernels of AVX-512 that may multiply pairs of bf16, too. After
 // ensure_target().
 bool uses_bf16_pairs();

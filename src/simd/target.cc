@@ -114,6 +114,8 @@ void ensure_target() {
   if (selected == nullptr) select_default();
 }
 
+bool uses_fused() { return (kFused & selected->bit) != 0; }
+
 bool uses_bf16_pairs() { return selected->has_pairs; }
 
 bool uses_amx() { return selected->has_tiles && borrow_tiles(); }

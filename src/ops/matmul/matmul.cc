@@ -13,6 +13,8 @@
 #include "ops/matmul/int8_groups_panel.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
+#include "ops/matmul/reduced_rows.h"
+#include "ops/matmul/tiled_panel.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -91,7 +93,7 @@ void multiply_depths(MultiplyPanel<T, S> kernel, PanelProduct<T, S> product, std
   kernel(product);
 }
 
-// Calls product(row, rows, panel) for every block of rows and every panel, some of them a task.
+// Calls product(row, rows, panel, worker) for every block of rows and every panel, some of them a task.
 template <class Product>
 void for_each_panel(std::int64_t m, const PackedMatrix& b, std::int64_t task_rows, int threads, Product&& product) {
   const std::int64_t width = b.panel_columns(), panel_count = divide_up(b.columns(), width);
@@ -105,13 +107,31 @@ void for_each_panel(std::int64_t m, const PackedMatrix& b, std::int64_t task_row
       groups = divide_up(panel_count, group);
   const auto panels = static_cast<double>(row_blocks * panel_count);
   threads = worth_sharing(threads, panels * static_cast<double>(panel_work), panels * static_cast<double>(panel_bytes));
-  parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int) {
+  parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int worker) {
     const std::int64_t row = task / groups * task_rows, first = task % groups * group;
     for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
-      product(row, std::min(task_rows, m - row), panel);
+      product(row, std::min(task_rows, m - row), panel, worker);
     }
   });
 }
+
+int workers(int threads) { return threads > 0 ? threads : qkv::threads(); }
+
+// Room for each worker to widen panels of bf16, if there are rows enough.
+class WideRoom {
+ public:
+  WideRoom(std::int64_t rows, std::int64_t panel_columns, int threads) : size_(kWideDepth * panel_columns) {
+    constexpr std::int64_t kLeastRows = 16;
+    if (rows >= kLeastRows) room_ = Tensor::uninitialized({workers(threads), size_});
+  }
+  float* of(int worker) { return size_of_room() == 0 ? nullptr : room_.data<float>() + worker * size_; }
+
+ private:
+  std::int64_t size_of_room() const { return room_.rank() == 0 ? 0 : room_.element_count(); }
+
+  std::int64_t size_;
+  Tensor room_;
+};
 
 template <class T, class S = T>
 void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
@@ -123,21 +143,73 @@ void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorVie
   const S* panels = b.panels().data<S>();
   const T* bias = options.bias ? options.bias.data<T>() : nullptr;
   T* result = out.data<T>();
-  for_each_panel(m, b, kTaskRows, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
-    const std::int64_t column = panel * width;
-    const PanelProduct<T, S> own{.left = left + row * a.stride(0),
-                                 .left_stride = a.stride(0),
-                                 .left_step = 1,
-                                 .rows = rows,
-                                 .panel = panels + panel * k * width,
-                                 .depth = k,
-                                 .out = result + row * out.stride(0) + column,
-                                 .out_stride = out.stride(0),
-                                 .columns = std::min(width, n - column),
-                                 .bias = bias == nullptr ? nullptr : bias + column,
-                                 .accumulate = options.accumulate};
-    multiply_depths(kernel, own, width);
-  });
+  WideRoom wide(sizeof(S) < sizeof(T) ? m : 0, width, options.threads);
+  for_each_panel(m, b, kTaskRows, options.threads,
+                 [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
+                   const std::int64_t column = panel * width;
+                   const PanelProduct<T, S> own{.left = left + row * a.stride(0),
+                                                .left_stride = a.stride(0),
+                                                .left_step = 1,
+                                                .rows = rows,
+                                                .panel = panels + panel * k * width,
+                                                .depth = k,
+                                                .out = result + row * out.stride(0) + column,
+                                                .out_stride = out.stride(0),
+                                                .columns = std::min(width, n - column),
+                                                .bias = bias == nullptr ? nullptr : bias + column,
+                                                .accumulate = options.accumulate,
+                                                .wide = wide.of(worker)};
+                   multiply_depths(kernel, own, width);
+                 });
+}
+
+// So many rows at a time that those of a thread stay in its cache, rounded.
+void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                      const MatmulOptions& options) {
+  constexpr std::int64_t kRoundedRows = 32;  // of a task
+  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = b.panel_columns();
+  check_target(b, reduced_columns(), reduced_group());
+  if (m == 0 || n == 0) return;
+  const bool tiles = reduced_by_tiles();
+  const std::int64_t task_rows =
+      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kTiledRows) * kTiledRows;
+  const std::int64_t most = std::min(m, task_rows * workers(options.threads));
+  const std::int64_t words = reduced_words(k);
+  Tensor rounded = Tensor::uninitialized({reduced_rows(most), words});
+  WideRoom wide(tiles ? 0 : std::min(most, task_rows), width, options.threads);
+  const MultiplyPanel<float, BFloat16> by_vectors = multiply_reduced_panel();
+  const BFloat16* panels = b.panels().data<BFloat16>();
+  const std::int64_t panel_size = b.panels().view().stride(0);
+  for (std::int64_t begin = 0; begin < m; begin += most) {
+    const std::int64_t present = std::min(most, m - begin);
+    const float* from = a.data<float>() + begin * a.stride(0);
+    float* to = rounded.data<float>();
+    const int threads = worth_sharing(options.threads, 0, static_cast<double>(present * k) * sizeof(float));
+    parallel_for(divide_up(present, kRoundedRows), threads, [&](std::int64_t task, int) {
+      check_stop();
+      for (std::int64_t row = task * kRoundedRows; row < std::min((task + 1) * kRoundedRows, present); ++row) {
+        round_row(from + row * a.stride(0), k, to + row * words);
+      }
+    });
+    for_each_panel(present, b, task_rows, options.threads,
+                   [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
+                     const std::int64_t column = panel * width;
+                     const PanelProduct<float, BFloat16> own{
+                         .left = to + row * words,
+                         .left_stride = words,
+                         .left_step = 1,
+                         .rows = rows,
+                         .panel = panels + panel * panel_size,
+                         .depth = reduced_depth(k),
+                         .out = out.data<float>() + (begin + row) * out.stride(0) + column,
+                         .out_stride = out.stride(0),
+                         .columns = std::min(width, n - column),
+                         .bias = options.bias ? options.bias.data<float>() + column : nullptr,
+                         .accumulate = options.accumulate,
+                         .wide = wide.of(worker)};
+                     tiles ? multiply_panel_by_tiles(own) : by_vectors(own);
+                   });
+  }
 }
 
 // Of a kernel for weights of 8 bits.
@@ -183,7 +255,7 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   const float* bias = options.bias ? options.bias.data<float>() : nullptr;
   float* result = out.data<float>();
   const std::int64_t task_rows = std::min(kTaskRows, kTaskRows * kStopDepth / std::max<std::int64_t>(k, 1));
-  for_each_panel(m, b, task_rows, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel) {
+  for_each_panel(m, b, task_rows, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int) {
     const std::int64_t column = panel * width, scale = column * kernel.groups;
     kernel.multiply({.left = quantized + row * stride,
                      .left_stride = stride,
@@ -202,37 +274,58 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   });
 }
 
-// Both operands lie in panels of the same width: one of a, read across, gives the rows of a task.
-template <class T>
-void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
-                         const MatmulOptions& options) {
+// Both operands lie in panels of the same width: one of a, read across, gives the rows of a task. `left`: the panels of
+// a; the kernel of both.
+template <class T, class S = T>
+void multiply_transposed(const PackedMatrix& a, const T* left, const PackedMatrix& b, MultiplyPanel<T, S> kernel,
+                         const MutableTensorView& out, const MatmulOptions& options) {
   const std::int64_t m = a.columns(), k = b.rows(), n = b.columns(), width = panel_columns<T>();
   check_target(a, panel_columns<T>(), 1);
   check_target(b, panel_columns<T>(), 1);
-  const MultiplyPanel<T> kernel = multiply_panel<T>();
-  const T *left = a.panels().data<T>(), *right = b.panels().data<T>();
+  const S* right = b.panels().data<S>();
   T* result = out.data<T>();
   const std::int64_t left_panels = divide_up(m, width), right_panels = divide_up(n, width);
   // A panel of the larger operand stays while all of the smaller one, which the cache may hold, passes by.
   const bool left_stays = m > n;
   const auto elements = static_cast<double>(m * n);
   const int threads = worth_waking(options.threads, static_cast<double>(k) * elements, elements * sizeof(T));
-  parallel_for(left_panels * right_panels, threads, [&](std::int64_t task, int) {
+  WideRoom wide(sizeof(S) < sizeof(T) ? m : 0, width, threads);
+  parallel_for(left_panels * right_panels, threads, [&](std::int64_t task, int worker) {
     const std::int64_t row = (left_stays ? task / right_panels : task % left_panels) * width;
     const std::int64_t column = (left_stays ? task % right_panels : task / left_panels) * width;
-    const PanelProduct<T> own{.left = left + row * k,
-                              .left_stride = 1,
-                              .left_step = width,
-                              .rows = std::min(width, m - row),
-                              .panel = right + column * k,
-                              .depth = k,
-                              .out = result + row * out.stride(0) + column,
-                              .out_stride = out.stride(0),
-                              .columns = std::min(width, n - column),
-                              .bias = nullptr,
-                              .accumulate = options.accumulate};
+    const PanelProduct<T, S> own{.left = left + row * k,
+                                 .left_stride = 1,
+                                 .left_step = width,
+                                 .rows = std::min(width, m - row),
+                                 .panel = right + column * k,
+                                 .depth = k,
+                                 .out = result + row * out.stride(0) + column,
+                                 .out_stride = out.stride(0),
+                                 .columns = std::min(width, n - column),
+                                 .bias = nullptr,
+                                 .accumulate = options.accumulate,
+                                 .wide = wide.of(worker)};
     multiply_depths(kernel, own, width);
   });
+}
+
+// Rows of `a` are what tiles take; vectors take its panels, rounded.
+void multiply_transposed_reduced(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                                 const MatmulOptions& options) {
+  if (reduced_by_tiles()) {
+    Tensor across = Tensor::uninitialized({a.columns(), a.rows()});
+    a.unpack(across.view().transpose(0, 1), 0, options.threads);
+    return multiply_reduced(across, b, out, options);
+  }
+  const std::int64_t panels = a.panels().size(0), size = a.panels().view().stride(0);
+  Tensor rounded = Tensor::uninitialized(a.panels().shape());
+  const int threads = worth_waking(options.threads, 0, static_cast<double>(panels * size) * sizeof(float));
+  parallel_for(panels, threads, [&](std::int64_t panel, int) {
+    check_stop();
+    round_row(a.panels().data<float>() + panel * size, size, rounded.data<float>() + panel * size);
+  });
+  multiply_transposed<float, BFloat16>(a, std::as_const(rounded).data<float>(), b, multiply_reduced_panel(), out,
+                                       options);
 }
 
 }  // namespace
@@ -241,6 +334,8 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
   check_operands(a, b, out, options.bias);
   if (b.storage() == WeightStorage::bf16) {
     multiply<float, BFloat16>(a, b, out, options);
+  } else if (b.storage() == WeightStorage::reduced) {
+    multiply_reduced(a, b, out, options);
   } else if (b.storage() == WeightStorage::int8 || b.storage() == WeightStorage::int8_groups) {
     multiply_int8(a, b, out, options);
   } else if (b.dtype() == Dtype::f32) {
@@ -257,12 +352,18 @@ void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mutab
     refuse("matmul", "a is {} [{}, {}] and b {} [{}, {}]; they must agree in type and rows", name_of(a.dtype()),
            a.rows(), a.columns(), name_of(b.dtype()), b.rows(), b.columns());
   }
-  if (a.storage() != WeightStorage::full || b.storage() != WeightStorage::full) {
-    refuse("matmul", "a transposed product takes matrices in full storage");
+  const bool reduced = b.storage() == WeightStorage::reduced;
+  if (a.storage() != WeightStorage::full || !(reduced || b.storage() == WeightStorage::full)) {
+    refuse("matmul", "a transposed product takes matrices in full storage, b also for reduced precision");
   }
   check_out(out, a.columns(), b);
-  b.dtype() == Dtype::f32 ? multiply_transposed<float>(a, b, out, options)
-                          : multiply_transposed<double>(a, b, out, options);
+  if (reduced) {
+    multiply_transposed_reduced(a, b, out, options);
+  } else if (b.dtype() == Dtype::f32) {
+    multiply_transposed<float>(a, a.panels().data<float>(), b, multiply_panel<float>(), out, options);
+  } else {
+    multiply_transposed<double>(a, a.panels().data<double>(), b, multiply_panel<double>(), out, options);
+  }
 }
 
 void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out, const MatmulOptions& options) {

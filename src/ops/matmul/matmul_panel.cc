@@ -4,6 +4,8 @@
 
 #include <hwy/cache_control.h>
 
+#include "simd/flush_subnormals.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/matmul/matmul_panel.cc"
 #include "simd/targets.h"
@@ -11,6 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "simd/bf16_chains-inl.h"
 #include "simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,10 +21,13 @@ namespace qkv::HWY_NAMESPACE {
 
 // A panel's block, 192 bytes wide with AVX-512, takes 96 KiB: it stays in L2 from one tile of rows to the next, and
 // what is added to out costs under one hundredth of the product. Measured in docs/design/matmul.md.
-inline constexpr std::int64_t kDepthBlock = 512;
+inline constexpr std::int64_t kDepthBlock = kWideDepth;
 
 // Steps of the depth between two rounds of prefetching.
-inline constexpr std::int64_t kPrefetchSteps = 32;
+inline constexpr std::int64_t kPrefetchSteps = kChainDepth;
+
+// How an element adds up its products: blocks of the depth, each one chain; or as bf16_chains-inl.h does it.
+enum class Sums { blocks, bf16_chains };
 
 // A stretch of the depth, and what happens to its sums.
 template <class T>
@@ -65,6 +71,22 @@ HWY_NOINLINE void store_part_of_tile(const Vec<T> (&sum)[kRows][kVectors], const
   }
 }
 
+// What out holds, where sums go on with it; of fewer columns than the tile, zeros beside them.
+template <int kRows, int kVectors>
+HWY_INLINE void load_tile(const float* HWY_RESTRICT out, std::int64_t stride, std::int64_t columns,
+                          Vec<float> (&sum)[kRows][kVectors]) {
+  const Tag<float> d;
+  HWY_ALIGN float row[kVectors * kLanes<float>] = {};
+  for (int r = 0; r < kRows; ++r) {
+    const float* from = out + r * stride;
+    if (columns < kVectors * kLanes<float>) {
+      for (std::int64_t c = 0; c < columns; ++c) row[c] = from[c];
+      from = row;
+    }
+    for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::LoadU(d, from + c * kLanes<float>);
+  }
+}
+
 // Rows begin <= k < end of the block that follows, which may lie behind the last panel: a prefetch never faults.
 template <class S>
 HWY_INLINE void prefetch_rows(const S* next, std::int64_t columns, std::int64_t begin, std::int64_t end) {
@@ -80,11 +102,13 @@ HWY_INLINE void prefetch_tile(const T* out, std::int64_t stride) {
   }
 }
 
-// Tiles of kRows from `row` on while they fit; returns the row behind them. Each tile fetches its share of the next
-// block, which so arrives at a steady rate: with few rows the product would otherwise wait for memory. One row reads a
-// block once, in order, which the processor fetches by itself.
-template <int kRows, int kVectors, class T, class S>
-HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const DepthBlock<T>& block, std::int64_t row) {
+// Tiles of kRows from `row` on while they fit; returns the row behind them. `right`: the block. Each tile fetches its
+// share of the next block, which so arrives at a steady rate: with few rows the product would otherwise wait for
+// memory. One row reads a block once, in order, which the processor fetches by itself.
+template <Sums kSums, int kRows, int kVectors, class T, class S, class R>
+HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const DepthBlock<T>& block, const R* right,
+                                      std::int64_t row) {
+  const S* next = product.panel + (block.begin + block.count) * kTileColumns<T>;
   for (; row + kRows <= product.rows; row += kRows) {
     Vec<T> sum[kRows][kVectors];
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -92,28 +116,52 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
     }
     T* out = product.out + row * product.out_stride;
     prefetch_tile<kRows, kVectors>(out, product.out_stride);
+    DepthBlock<T> stored = block;
+    if constexpr (kSums == Sums::bf16_chains) {
+      if (block.add) load_tile<kRows, kVectors>(out, product.out_stride, product.columns, sum);
+      stored.add = false;
+    }
     for (std::int64_t k = 0; k < block.count; k += kPrefetchSteps) {
-      const T* left = product.left + row * product.left_stride + block.begin * product.left_step;
-      const S* right = product.panel + block.begin * kTileColumns<T>;
+      const T* left = product.left + row * product.left_stride + (block.begin + k) * product.left_step;
       const std::int64_t end = k + kPrefetchSteps < block.count ? k + kPrefetchSteps : block.count;
       if (kRows > 1 || product.rows > 1) {
-        prefetch_rows(right + block.count * kTileColumns<T>, kTileColumns<T>,
-                      (block.count * row + k * kRows) / product.rows, (block.count * row + end * kRows) / product.rows);
+        prefetch_rows(next, kTileColumns<T>, (block.count * row + k * kRows) / product.rows,
+                      (block.count * row + end * kRows) / product.rows);
       }
-      multiply_tile<kRows, kVectors>(left + k * product.left_step, product.left_stride, product.left_step,
-                                     right + k * kTileColumns<T>, kTileColumns<T>, end - k, sum);
+      const R* from = right + k * kTileColumns<T>;
+      if constexpr (kSums == Sums::bf16_chains) {
+        add_chains<kRows, kVectors>(left, product.left_stride, product.left_step, from, kTileColumns<T>, end - k, sum);
+      } else {
+        multiply_tile<kRows, kVectors>(left, product.left_stride, product.left_step, from, kTileColumns<T>, end - k,
+                                       sum);
+      }
     }
     if (product.columns == kVectors * kLanes<T>) {
-      store_tile<kRows, kVectors>(sum, block, out, product.out_stride);
+      store_tile<kRows, kVectors>(sum, stored, out, product.out_stride);
     } else {
-      store_part_of_tile<kRows, kVectors>(sum, block, out, product.out_stride, product.columns);
+      store_part_of_tile<kRows, kVectors>(sum, stored, out, product.out_stride, product.columns);
     }
   }
   return row;
 }
 
+template <Sums kSums, int kVectors, class T, class S, class R>
+void multiply_block(const PanelProduct<T, S>& product, const DepthBlock<T>& block, const R* right) {
+  std::int64_t row = multiply_rows<kSums, kTileRows, kVectors>(product, block, right, 0);
+  row = multiply_rows<kSums, 4, kVectors>(product, block, right, row);
+  row = multiply_rows<kSums, 2, kVectors>(product, block, right, row);
+  multiply_rows<kSums, 1, kVectors>(product, block, right, row);
+}
+
+template <class S>
+void widen(const S* from, std::int64_t count, float* to) {
+  for (std::int64_t i = 0; i < count; i += kLanes<float>) {
+    hn::Store(load_right(Tag<float>(), from + i), Tag<float>(), to + i);
+  }
+}
+
 // kVectors: as many as hold the product's columns. At least one block, so that an empty depth gives zeros and the bias.
-template <int kVectors, class T, class S>
+template <Sums kSums, int kVectors, class T, class S>
 void multiply_blocks(const PanelProduct<T, S>& product) {
   std::int64_t begin = 0;
   do {
@@ -123,25 +171,34 @@ void multiply_blocks(const PanelProduct<T, S>& product) {
                               .count = count,
                               .add = product.accumulate || begin > 0,
                               .bias = count == left ? product.bias : nullptr};
-    std::int64_t row = multiply_rows<kTileRows, kVectors>(product, block, 0);
-    row = multiply_rows<4, kVectors>(product, block, row);
-    row = multiply_rows<2, kVectors>(product, block, row);
-    multiply_rows<1, kVectors>(product, block, row);
+    const S* right = product.panel + begin * kTileColumns<T>;
     begin += count;
+    if constexpr (sizeof(S) < sizeof(T)) {
+      if (product.wide != nullptr) {
+        widen(right, count * kTileColumns<T>, product.wide);
+        multiply_block<kSums, kVectors>(product, block, product.wide);
+        continue;
+      }
+    }
+    multiply_block<kSums, kVectors>(product, block, right);
   } while (begin < product.depth);
 }
 
-template <class T, class S>
+template <Sums kSums = Sums::blocks, class T, class S>
 void multiply_any_columns(const PanelProduct<T, S>& product) {
   static_assert(kTileVectors == 3);
-  if (product.columns > 2 * kLanes<T>) return multiply_blocks<3>(product);
-  if (product.columns > kLanes<T>) return multiply_blocks<2>(product);
-  multiply_blocks<1>(product);
+  if (product.columns > 2 * kLanes<T>) return multiply_blocks<kSums, 3>(product);
+  if (product.columns > kLanes<T>) return multiply_blocks<kSums, 2>(product);
+  multiply_blocks<kSums, 1>(product);
 }
 
 void multiply_panel_f32(const PanelProduct<float>& product) { multiply_any_columns(product); }
 void multiply_panel_f64(const PanelProduct<double>& product) { multiply_any_columns(product); }
 void multiply_panel_bf16(const PanelProduct<float, BFloat16>& product) { multiply_any_columns(product); }
+void multiply_panel_reduced(const PanelProduct<float, BFloat16>& product) {
+  const FlushSubnormals mode;
+  multiply_any_columns<Sums::bf16_chains>(product);
+}
 int panel_columns_f32() { return kTileColumns<float>; }
 int panel_columns_f64() { return kTileColumns<double>; }
 
@@ -158,6 +215,7 @@ namespace {
 HWY_EXPORT(multiply_panel_f32);
 HWY_EXPORT(multiply_panel_f64);
 HWY_EXPORT(multiply_panel_bf16);
+HWY_EXPORT(multiply_panel_reduced);
 HWY_EXPORT(panel_columns_f32);
 HWY_EXPORT(panel_columns_f64);
 
@@ -179,6 +237,11 @@ template <>
 MultiplyPanel<float, BFloat16> multiply_panel<float, BFloat16>() {
   ensure_target();
   return HWY_DYNAMIC_DISPATCH(multiply_panel_bf16);
+}
+
+MultiplyPanel<float, BFloat16> multiply_reduced_panel() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(multiply_panel_reduced);
 }
 
 template <>

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "qkv/dtype.h"
+
 namespace qkv::inline ops {
 
 // out [rows, columns] = left [rows, depth] panel [depth, panel_columns] (+ bias [columns]); rows of left and out lie a
@@ -21,7 +23,11 @@ struct PanelProduct {
   std::int64_t columns;
   const T* bias;    // nullptr: none
   bool accumulate;  // add to what out holds
+  // Of a panel in fewer bits: room for kWideDepth rows of it, if there are so many rows that it pays to widen it once.
+  float* wide = nullptr;
 };
+
+inline constexpr std::int64_t kWideDepth = 512;
 
 template <class T, class S = T>
 using MultiplyPanel = void (*)(const PanelProduct<T, S>&);
@@ -29,6 +35,9 @@ using MultiplyPanel = void (*)(const PanelProduct<T, S>&);
 // The kernel of the selected target, of float, of double, or of float and BFloat16: fetched once per product.
 template <class T, class S = T>
 MultiplyPanel<T, S> multiply_panel();
+
+// That of a left operand which holds bf16, too, and with the sums of WeightStorage::reduced.
+MultiplyPanel<float, BFloat16> multiply_reduced_panel();
 
 // Columns of its panels.
 template <class T>

@@ -14,6 +14,7 @@
 #include "ops/matmul/int8_groups_panel.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
+#include "ops/matmul/reduced_rows.h"
 #include "qkv/matmul.h"
 #include "qkv/threads.h"
 
@@ -180,6 +181,8 @@ PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage 
   panel_columns_ = dtype_ == Dtype::f32 ? qkv::panel_columns<float>() : qkv::panel_columns<double>();
   if (storage == WeightStorage::bf16) {
     data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
+  } else if (storage == WeightStorage::reduced) {
+    pack_reduced(matrix, threads);
   } else if (storage == WeightStorage::int8) {
     pack_int8(matrix, threads);
   } else if (storage == WeightStorage::int8_groups) {
@@ -189,6 +192,27 @@ PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage 
   } else {
     data_ = pack<double>(matrix, panel_columns_, threads);
   }
+}
+
+void PackedMatrix::pack_reduced(const TensorView& matrix, int threads) {
+  panel_columns_ = reduced_columns();
+  panel_group_ = reduced_group();
+  if (panel_group_ == 1) {
+    data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
+    return;
+  }
+  const std::int64_t width = panel_columns_, group = panel_group_, depth = reduced_depth(rows_);
+  data_ = Tensor::zeros({divide_up(columns_, width), depth / group, width, group}, Dtype::bf16);
+  BFloat16* data = data_.data<BFloat16>();
+  threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
+  parallel_for(columns_, threads, [&](std::int64_t column, int) {
+    check_stop();
+    const float* from = matrix.data<float>() + column * matrix.stride(1);
+    BFloat16* to = data + column / width * depth * width + column % width * group;
+    for (std::int64_t k = 0; k < rows_; ++k) {
+      to[k / group * width * group + k % group] = reduced_factor(from[k * matrix.stride(0)]);
+    }
+  });
 }
 
 void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
@@ -260,7 +284,7 @@ void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, 
         unpack_column<float>(*this, column, to, [&](std::int64_t i) {
           return scales[i / (kGroupDepth * panel_columns_) * panel_columns_] * static_cast<float>(numbers[i]);
         });
-      } else if (storage_ == WeightStorage::bf16) {
+      } else if (storage_ == WeightStorage::bf16 || storage_ == WeightStorage::reduced) {
         copy(0.0f, data_.data<BFloat16>());
       } else if (dtype_ == Dtype::f32) {
         copy(0.0f, data_.data<float>());
