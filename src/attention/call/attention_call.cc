@@ -240,10 +240,7 @@ AttentionCall::AttentionCall(const TensorView& q, const TensorView& k, const Ten
   }
   common_.dropout = DropoutRule(options.dropout);
   if (logit_function_) common_.logit_function = &logit_function_;
-  if (options.precision == Precision::reduced &&
-      why_not_reduced(storage, options.score.kind(), key_dim, value_dim).empty()) {
-    precision = Precision::reduced;
-  }
+  if (options.precision != Precision::exact && why_not_reduced(*this, options).empty()) precision = options.precision;
   rules_.set(common_);
 }
 
@@ -300,15 +297,22 @@ AttentionTask AttentionCall::longest(std::int64_t queries) const {
 
 namespace qkv {
 
+std::string_view name_of(Precision precision) {
+  return std::find_if(std::begin(kPrecisions), std::end(kPrecisions),
+                      [&](const auto& entry) { return entry.second == precision; })
+      ->first;
+}
+
 bool has_reduced_precision() {
-  const std::string target = selected_target();
-  return target == "avx512-bf16" || target == "amx";
+  ensure_target();
+  return uses_fused();
 }
 
 inline namespace attending {
 namespace {
 
 BlockProduct product_of(const AttentionTask& task) {
+  if (task.precision == Precision::reduced_pairs) return BlockProduct::reduced_pairs;
   if (task.precision == Precision::reduced) return uses_amx() ? BlockProduct::reduced_tiles : BlockProduct::reduced;
   if (size_of(task.key.type) != 2 || !is_dot_product(task.common->score)) return BlockProduct::exact;
   if (uses_bf16_pairs()) return task.key.type == Dtype::bf16 ? BlockProduct::pairs : BlockProduct::exact;
@@ -326,11 +330,16 @@ void AttentionCall::choose_kernel(AttentionTask& task) const {
                   std::abs(common_.scale) >= 1e-30;
 }
 
-std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim) {
-  if (!has_reduced_precision()) return "target " + selected_target() + " on this CPU does not multiply in bf16";
-  if (storage == Dtype::f64) return "f64 is not reduced";
-  if (is_additive(score)) return "this score does not multiply queries by keys";
-  if (std::max(key_dim, value_dim) > kMostReducedDim) return "head and value sizes above 512 are not reduced";
+std::string why_not_reduced(const AttentionInputs& inputs, const AttentionOptions& options) {
+  ensure_target();
+  if (!uses_fused()) return "target " + selected_target() + " has no fused multiply-add";
+  if (options.precision == Precision::reduced_pairs && !uses_bf16_pairs()) {
+    return "target " + selected_target() + " does not multiply pairs of bf16";
+  }
+  if (inputs.storage == Dtype::f64) return "f64 is not reduced";
+  if (is_additive(options.score.kind())) return "this score does not multiply queries by keys";
+  if (std::max(inputs.key_dim, inputs.value_dim) > kMostReducedDim)
+    return "head and value sizes above 512 are not reduced";
   return {};
 }
 

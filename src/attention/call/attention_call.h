@@ -97,6 +97,6 @@ inline constexpr std::int64_t kMostReducedDim = 512;  // of heads and values: a 
 
 // Empty if the selected target of this CPU has a kernel for several queries that multiplies in bf16; else the reason, a
 // line.
-std::string why_not_reduced(Dtype storage, Score::Kind score, std::int64_t key_dim, std::int64_t value_dim);
+std::string why_not_reduced(const AttentionInputs& inputs, const AttentionOptions& options);
 
 }  // namespace qkv::inline attending

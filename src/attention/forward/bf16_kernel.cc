@@ -1,4 +1,4 @@
-// The fused forward pass with products of bf16, exact ones and those of Precision::reduced: the blocks of
+// The fused forward pass with products of bf16, exact ones and those of reduced precision: the blocks of
 // forward_kernel.cc, but for what is multiplied. AVX-512 alone has the instructions, or tiles, and not on every CPU.
 // Why so: docs/design/attention_forward.md.
 
@@ -15,10 +15,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#if HWY_TARGET == HWY_AVX3
 #include "attention/forward/forward_blocks-inl.h"
-#include "attention/tile/paired_keys-inl.h"
 #include "attention/tile/reduced_product-inl.h"
+#if HWY_TARGET == HWY_AVX3
+#include "attention/tile/paired_keys-inl.h"
+#include "attention/tile/reduced_pairs-inl.h"
 #ifndef QKV_WITHOUT_TILES
 #include "attention/tile/tiled_product-inl.h"
 #endif
@@ -27,7 +28,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_AVX3
+// Of targets with fused multiply-add.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_NEON
 
 // visitor.operator()<Blocks>() with the blocks that multiply as `product` says.
 template <class Visitor>
@@ -36,13 +38,17 @@ decltype(auto) visit_blocks(BlockProduct product, Visitor&& visitor) {
     return visitor.template operator()<ForwardBlocks<float, Product>>();
   };
   switch (product) {
+#if HWY_TARGET == HWY_AVX3
     case BlockProduct::pairs:
       return visit.template operator()<PairedKeysProduct<MultiplyPairs>>();
+    case BlockProduct::reduced_pairs:
+      return visit.template operator()<ReducedPairsProduct>();
 #ifndef QKV_WITHOUT_TILES
     case BlockProduct::tiles:
       return visit.template operator()<TiledProduct<HardwareTiles>>();
     case BlockProduct::reduced_tiles:
       return visit.template operator()<ReducedTiledProduct<HardwareTiles>>();
+#endif
 #endif
     default:
       return visit.template operator()<ReducedProduct>();
@@ -51,8 +57,10 @@ decltype(auto) visit_blocks(BlockProduct product, Visitor&& visitor) {
 
 void forward_bf16(const QueryBlock& block, const QueryBlock& next, const ScratchRoom& scratch, const KeyPart& keys) {
   const AttentionTask& task = *block.task;
+#ifdef __x86_64__
   std::optional<TileSession> session;
   if (task.product == BlockProduct::tiles || task.product == BlockProduct::reduced_tiles) session.emplace();
+#endif
   visit_blocks(task.product, [&]<class Blocks>() { Blocks(task, scratch).run(block.begin, block.end, next, keys); });
 }
 

@@ -106,12 +106,13 @@ void remark_on_options(AttentionPlan& plan, const AttentionCall& call, const Att
 void remark_on_forward(AttentionPlan& plan, const AttentionCall& call, const AttentionSchedule& schedule,
                        const AttentionOptions& options, const AttentionExtras& extras) {
   const auto add = [&](std::string line) { plan.remarks.push_back(std::move(line)); };
-  if (options.precision == Precision::reduced) {
-    const std::string reason = why_not_reduced(call.storage, options.score.kind(), call.key_dim, call.value_dim);
+  if (options.precision != Precision::exact) {
+    const std::string reason = why_not_reduced(call, options);
+    const std::string precision = fmt::format("precision {}", name_of(options.precision));
     if (!reason.empty()) {
-      add("precision reduced is computed exactly: " + reason);
+      add(precision + " is computed exactly: " + reason);
     } else if (!schedule.single_queries.empty()) {
-      add("precision reduced: single queries are computed exactly; memory limits them, not products");
+      add(precision + ": single queries are computed exactly; memory limits them, not products");
     }
   }
   const std::int64_t together = schedule.folded.together(call.q_len);

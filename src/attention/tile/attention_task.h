@@ -86,8 +86,8 @@ struct ChosenRow {
 };
 
 // What multiplies in a block of queries: f32 or f64; exactly, pairs of bf16 (queries by keys alone) or tiles of bf16;
-// or with numbers rounded to bf16, pairs or tiles.
-enum class BlockProduct { exact, pairs, tiles, reduced, reduced_tiles };
+// or with numbers rounded to bf16, floats, tiles with the same bits, or pairs.
+enum class BlockProduct { exact, pairs, tiles, reduced, reduced_tiles, reduced_pairs };
 
 // What all heads of a call have in common, filled once.
 struct CommonTask {

@@ -12,17 +12,135 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "attention/tile/attention_task.h"
+#include "attention/tile/bf16_pairs-inl.h"
 #include "attention/tile/held_blocks-inl.h"
+#include "attention/tile/mended_values-inl.h"
 #include "attention/tile/softmax_state-inl.h"
 #include "attention/tile/tile_pieces.h"
-#include "attention/tile/tile_sums-inl.h"
+#include "simd/amx_tiles.h"
 
 #if HWY_TARGET == HWY_AVX3
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
+
+inline constexpr int kTileSide = 16;                           // rows of a tile, and its words
+inline constexpr std::int64_t kTileGroupKeys = 2 * kTileSide;  // keys that are multiplied at once
+
+struct HardwareTiles : Tiles {
+  // Lanes of `low`, then those of `high`, to the nearest bf16.
+  static HWY_INLINE __m512i round(Vec<float> low, Vec<float> high) { return round_to_bf16(low, high); }
+};
+
+// Sums of kRowTiles by kVectors tiles, and one tile for each operand. Tiles: HardwareTiles, or what emulates them.
+template <class Tiles, int kRowTiles, int kVectors>
+struct TileSums {
+  static constexpr int kLeft = kRowTiles * kVectors, kRight = kLeft + 1;
+  static_assert(kRight < 8);
+
+  static HWY_INLINE void clear() { clear_all(All()); }
+
+  // Tiles of rows `step` floats apart.
+  static HWY_INLINE void load(const float* from, std::int64_t step) { load_all(All(), from, step); }
+  static HWY_INLINE void store(float* to, std::int64_t step) { store_all(All(), to, step); }
+
+  // Adds the products of 16 words: left tiles [row][word], one after the other, by right ones [word][column].
+  static HWY_INLINE void multiply(const float* left, const float* right, std::int64_t right_step) {
+    multiply_all(All(), left, right, right_step);
+  }
+
+ private:
+  // Functions, not lambdas: GCC would keep what these capture in memory.
+  using All = std::make_integer_sequence<int, kLeft>;
+  template <int... kSum>
+  using Sums = std::integer_sequence<int, kSum...>;
+
+  // Where tile `sum` begins.
+  static constexpr std::int64_t place(int sum, std::int64_t step) {
+    return sum / kVectors * kTileSide * step + sum % kVectors * kTileSide;
+  }
+
+  template <int... kSum>
+  static HWY_INLINE void clear_all(Sums<kSum...>) {
+    (Tiles::template clear<kSum>(), ...);
+  }
+  template <int... kSum>
+  static HWY_INLINE void load_all(Sums<kSum...>, const float* from, std::int64_t step) {
+    (Tiles::template load<kSum>(from + place(kSum, step), step), ...);
+  }
+  template <int... kSum>
+  static HWY_INLINE void store_all(Sums<kSum...>, float* to, std::int64_t step) {
+    (Tiles::template store<kSum>(to + place(kSum, step), step), ...);
+  }
+  template <int... kSum>
+  static HWY_INLINE void multiply_all(Sums<kSum...>, const float* left, const float* right, std::int64_t right_step) {
+    (multiply_one<kSum>(left, right, right_step), ...);
+  }
+  template <int kSum>
+  static HWY_INLINE void multiply_one(const float* left, const float* right, std::int64_t right_step) {
+    if constexpr (kSum % kVectors == 0) {
+      Tiles::template load<kLeft>(left + kSum / kVectors * kTileSide * kTileSide, kTileSide);
+    }
+    Tiles::template load<kRight>(right + kSum % kVectors * kTileSide, right_step);
+    Tiles::template multiply<kSum, kLeft, kRight>();
+  }
+};
+
+// The bf16 of `halves`, those of the low lanes or of the high ones of round_to_bf16(), as floats.
+HWY_INLINE Vec<float> widen_low(__m512i halves) {
+  return Vec<float>{_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(halves)), 16))};
+}
+HWY_INLINE Vec<float> widen_high(__m512i halves) {
+  return widen_low(_mm512_castsi256_si512(_mm512_extracti64x4_epi64(halves, 1)));
+}
+
+// visit(p, halves) for pieces p = 0, 1 ... of two vectors: each the nearest bf16 of what those before it leave.
+template <class Tiles, class Visit>
+HWY_INLINE void cut(Vec<float> low, Vec<float> high, int pieces, const Visit& visit) {
+  for (int p = 0;; ++p) {
+    const __m512i halves = Tiles::round(low, high);
+    visit(p, halves);
+    if (p + 1 == pieces) return;
+    low = hn::Sub(low, widen_low(halves));
+    high = hn::Sub(high, widen_high(halves));
+  }
+}
+
+// Floats that are bf16, subnormal ones, too, as round_to_bf16() lays them out.
+HWY_INLINE __m512i upper_halves(Vec<float> low, Vec<float> high) {
+  const auto narrow = [](Vec<float> x) {
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(x.raw), 16));
+  };
+  return _mm512_inserti64x4(_mm512_castsi256_si512(narrow(low)), narrow(high), 1);
+}
+
+// Lane i of the low half and lane i of the high one become pair i.
+HWY_INLINE Vec<float> interleave(__m512i halves) {
+  const __m512i lanes = _mm512_load_si512(kPairLanes);
+  return Vec<float>{_mm512_castsi512_ps(_mm512_permutexvar_epi16(lanes, halves))};
+}
+
+// The lower, or the upper, bf16 of each word.
+template <bool kUpper>
+HWY_INLINE Vec<float> half_of(Vec<float> words) {
+  const __m512i bits = _mm512_castps_si512(words.raw);
+  if constexpr (kUpper) return Vec<float>{_mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(0xffff0000)))};
+  return Vec<float>{_mm512_castsi512_ps(_mm512_slli_epi32(bits, 16))};
+}
+
+HWY_INLINE Vec<float> half_of(Vec<float> words, bool upper) {
+  return upper ? half_of<true>(words) : half_of<false>(words);
+}
+
+// Words of pairs of rows of a block's weights, from `row` on: pieces 0 and 1 lie where the rows lay, the third behind
+// them all.
+HWY_INLINE float* weight_words(float* weights, std::int64_t row, int piece, std::int64_t columns) {
+  return weights + (piece < 2 ? row + piece : kBlockKeys + row / 2) * columns;
+}
+HWY_INLINE std::int64_t weight_step(int piece, std::int64_t columns) { return piece < 2 ? 2 * columns : columns; }
 
 // What tiles would get wrong: the logits and outputs that depend on other than ordinary numbers, by vectors, over what
 // tiles left. Which these are depends on a row's own query and on the keys that it sees.
@@ -89,52 +207,6 @@ HWY_NOINLINE void mend_logits(const TilePieces& pieces, const float* keys, const
       hn::Store(is_ordinary_key ? hn::IfThenElse(ordinary[c], hn::Load(d, at), sums[c]) : sums[c], d, at);
     }
   }
-}
-
-// `after` becomes, where a query sees an odd value of keys first <= j < last, what it was `before` and the products
-// of the keys it sees, one after the other. Of dims dim ... dim + rows - 1.
-template <int kVectors>
-HWY_NOINLINE void mend_values(const TilePieces& pieces, const AttentionTask& task, std::int64_t block,
-                              std::int64_t first, std::int64_t last, std::int64_t dim, std::int64_t rows,
-                              float* weights, const float* before, float* after) {
-  constexpr int kColumns = kVectors * kLanes<float>;
-  const Tag<float> d;
-  const auto weight_of = [&](std::int64_t key, int c, int piece) {
-    const std::int64_t row = (key - block) & ~std::int64_t{1};
-    const Vec<float> words = hn::Load(d, weight_words(weights, row, piece, kColumns) + c * kLanes<float>);
-    return key % 2 == 0 ? half_of<false>(words) : half_of<true>(words);
-  };
-  const auto sees = [&](std::int64_t key, int c) {
-    const hn::RebindToSigned<Tag<float>> bits;
-    const auto hidden = hn::Eq(hn::BitCast(bits, weight_of(key, c, 0)), hn::BitCast(bits, hn::Set(d, -0.0f)));
-    return hn::RebindMask(d, hn::Not(hidden));
-  };
-  with_type<float>(task.value.type, [&]<class S>(S) {
-    for (std::int64_t r = 0; r < rows; ++r) {
-      const auto exact = [&](std::int64_t key) {
-        return static_cast<float>(rows_from<S>(task.value, key, last).data[dim + r]);
-      };
-      const auto value = [&](std::int64_t key) {
-        return pieces.rounds_inputs ? static_cast<float>(BFloat16(exact(key))) : exact(key);
-      };
-      for (int c = 0; c < kVectors; ++c) {
-        auto seen = hn::Ne(hn::Zero(d), hn::Zero(d));
-        for (std::int64_t key = first; key < last; ++key) {
-          const bool ordinary = hn::AllTrue(d, is_ordinary(hn::Set(d, exact(key)), pieces.values));
-          if (!ordinary) seen = hn::Or(seen, sees(key, c));
-        }
-        if (hn::AllFalse(d, seen)) continue;
-        const std::int64_t at = r * kColumns + c * kLanes<float>;
-        Vec<float> sum = hn::Load(d, before + at);
-        for (std::int64_t key = first; key < last; ++key) {
-          Vec<float> weight = weight_of(key, c, 0);
-          for (int p = 1; p < pieces.weights; ++p) weight = join(weight, weight_of(key, c, p));
-          sum = hn::IfThenElse(sees(key, c), hn::MulAdd(weight, hn::Set(d, value(key)), sum), sum);
-        }
-        hn::Store(hn::IfThenElse(seen, sum, hn::Load(d, after + at)), d, after + at);
-      }
-    }
-  });
 }
 
 // Instructions count subnormal numbers as 0. Ordinary numbers have no product and no sum that is subnormal or
@@ -208,6 +280,7 @@ class TiledProduct {
     }
     Sums::store(to, kColumns);
     const bool odd = (held_.note(first) >> (first % kBlockKeys / kGroupKeys) & 1) != 0;
+    if (pieces_.rounds_inputs) return;
     if (HWY_UNLIKELY(odd || !has_ordinary_queries)) mend_logits<kVectors>(pieces_, keys, queries, count, to);
   }
 
@@ -222,7 +295,7 @@ class TiledProduct {
     const float* values = held_.value_at(first, [&](std::int64_t begin, std::int64_t end, float* target) {
       hold(begin, convert_values(task.value, begin, end, dims, target), /*shift=*/16);
     });
-    const bool odd = held_.note(first) >> 16 != 0;
+    const bool odd = held_.note(first) >> 16 != 0, careful = odd || has_subnormal(to, dims * kColumns);
     // Vectors cut a group's weights while tiles multiply the one before it.
     const auto multiply = [&]<int kTiles>(std::int64_t dim, float* sums) {
       using Sums = TileSums<Tiles, kTiles, kVectors>;
@@ -242,13 +315,23 @@ class TiledProduct {
     const auto add = [&]<int kTiles>(std::int64_t dim) {
       float* sums = to + dim * kColumns;
       const std::int64_t count = std::min<std::int64_t>(kTiles * kTileSide, dims - dim);
-      if (HWY_LIKELY(!odd && count == kTiles * kTileSide)) return multiply.template operator()<kTiles>(dim, sums);
+      if (HWY_LIKELY(!careful && count == kTiles * kTileSide)) return multiply.template operator()<kTiles>(dim, sums);
       HWY_ALIGN float padded[kTiles * kTileSide * kColumns] = {};
       std::copy_n(sums, count * kColumns, padded);
       multiply.template operator()<kTiles>(dim, padded);
-      if (odd)
-        mend_values<kVectors>(pieces_, task, block, first, std::min(last, task.k_len), dim, count, weights, sums,
-                              padded);
+      if (careful) restore_subnormals(sums, count * kColumns, padded);
+      if (odd) {
+        const auto weight_of = [&](std::int64_t key, int c) {
+          const auto piece = [&](int p) {
+            const float* words = weight_words(weights, (key - block) & ~std::int64_t{1}, p, kColumns);
+            return half_of(hn::Load(d, words + c * kLanes<float>), /*upper=*/key % 2 != 0);
+          };
+          Vec<float> weight = piece(0);
+          for (int p = 1; p < pieces_.weights; ++p) weight = join(weight, piece(p));
+          return weight;
+        };
+        mend_values<kVectors>(task, pieces_, {first, std::min(last, task.k_len)}, dim, count, weight_of, sums, padded);
+      }
       std::copy_n(padded, count * kColumns, sums);
     };
     std::int64_t dim = 0;

@@ -114,7 +114,7 @@ OrderedJson to_object(const MapViews& map) {
 OrderedJson to_object(const AttentionPlan& plan) {
   return {{"kernel", plan.kernel},
           {"target", plan.target},
-          {"precision", plan.precision == Precision::reduced ? "reduced" : "exact"},
+          {"precision", name_of(plan.precision)},
           {"threads", plan.threads},
           {"block_queries", plan.block_queries},
           {"tile_keys", plan.tile_keys},

@@ -87,15 +87,56 @@ TEST_P(AttentionReduced, RoundsInputsToNearest) {
   }
 }
 
-TEST(AttentionReducedTiles, AreTakenOnTheTargetOfThatName) {
+// Masks, numbers that are hidden, huge or none, several blocks and chunks of keys.
+TEST(AttentionReducedTargets, HaveTheSameBits) {
   const std::vector<std::string> names = reduced_targets();
-  if (std::find(names.begin(), names.end(), "amx") == names.end()) GTEST_SKIP() << "this CPU has no tiles";
-  const ReducedInputs inputs(16, {1, 2, 50}, 100, 64, 64);
-  select_target("amx");
-  const Outcome tiles = inputs.attend(reduced()), exact = inputs.attend({});
+  if (names.size() < 2) GTEST_SKIP() << "no two targets here";
+  std::vector<Outcome> first;
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    select_target(name);
+    std::vector<Outcome> all;
+    for (const std::int64_t size : {1, 24, 33, 100}) {
+      ReducedInputs inputs(16, {2, 2, 75}, size == 24 ? 1200 : 200, size, 101 - size);
+      for (const double scale : {0.3, -1.0, 1e-20}) {
+        for (const Mask& mask : {Mask(), Mask::causal(Align::bottom_right), Mask::window(50, 9)}) {
+          all.push_back(inputs.attend(reduced({.mask = mask, .scale = scale, .threads = 2})));
+        }
+        for (const double special : {1e-40, 1e25, testing::kInfinity, testing::kNan}) {
+          testing::put(inputs.v, {1, 1, static_cast<std::int64_t>(all.size()), 0}, special);
+        }
+      }
+      testing::put(inputs.k, {0, 1, 7, 0}, 1e-39);
+      testing::put(inputs.q, {0, 1, 9, 0}, 1e20);
+      all.push_back(inputs.attend(reduced({.soft_cap = 3})));
+    }
+    if (first.empty()) first = all;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(testing::difference(all[i].out, first[i].out), 0);  // NaN have signs of no meaning
+      EXPECT_EQ(testing::difference(all[i].log_sum_exp, first[i].log_sum_exp), 0);
+    }
+  }
+  select_target("");
+}
+
+TEST(AttentionReducedPairs, StayWithinTheBoundWithBitsOfTheirOwn) {
+  if (!testing::has_target("avx512-bf16")) GTEST_SKIP() << "this CPU does not multiply pairs";
   select_target("avx512-bf16");
-  EXPECT_FALSE(testing::same_bits(tiles.out, inputs.attend(reduced()).out));
-  expect_same(exact, inputs.attend({}));
+  std::uint64_t differing = 0;
+  for (std::uint64_t seed = 1; seed < 61; ++seed) {
+    testing::run_case(seed, [&](const testing::AttentionCase& drawn) {
+      const testing::ReducedOutcome outcome = testing::reduced_outcome(drawn, Precision::reduced_pairs);
+      EXPECT_EQ(outcome.found, "");
+      differing += outcome.is_different;
+    });
+  }
+  EXPECT_GT(differing, 6u);
+  const ReducedInputs inputs(16, {1, 2, 50}, 100, 64, 64);
+  const Outcome pairs = inputs.attend({.precision = Precision::reduced_pairs});
+  EXPECT_FALSE(testing::same_bits(pairs.out, inputs.attend(reduced()).out));
+  select_target("avx512");
+  expect_same(inputs.attend({.precision = Precision::reduced_pairs}), inputs.attend({}));
   select_target("");
 }
 
@@ -151,10 +192,9 @@ TEST_P(AttentionReducedFallback, IsExactWhereThereIsNoKernel) {
   };
   const ReducedInputs inputs(11, {1, 2, 40}, 50, 16, 16);
   if (!has_reduced_precision()) {
-    expect_exact(inputs, {}, "target " + GetParam() + " on this CPU does not multiply in bf16");
+    expect_exact(inputs, {}, "target " + GetParam() + " has no fused multiply-add");
     return;
   }
-  EXPECT_TRUE(GetParam() == "avx512-bf16" || GetParam() == "amx");
   EXPECT_EQ(plan(inputs.q, inputs.k, inputs.v, reduced()).precision, Precision::reduced);
   EXPECT_EQ(plan(inputs.q, inputs.k, inputs.v).precision, Precision::exact);
   expect_exact(inputs.as(Dtype::f64), {}, "f64");

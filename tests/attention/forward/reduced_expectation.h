@@ -1,5 +1,5 @@
-// One case of attention_case.h with precision = reduced: within the bound of precision.h of the double reference, or
-// the exact kernel's bits where there is no kernel of its own.
+// One case of attention_case.h with a precision that is not exact: within the bound of precision.h of the double
+// reference, or the exact kernel's bits where there is no kernel of its own.
 #pragma once
 
 #include "attention/attention_expectation.h"
@@ -83,10 +83,10 @@ struct ReducedOutcome {
   bool is_different = false;  // from the exact kernel
 };
 
-inline ReducedOutcome reduced_outcome(const AttentionCase& drawn) {
+inline ReducedOutcome reduced_outcome(const AttentionCase& drawn, Precision precision = Precision::reduced) {
   if (!drawn.is_finite) return {};
   AttentionOptions options = drawn.options;
-  options.precision = Precision::reduced;
+  options.precision = precision;
   const bool one_batch = !drawn.packed() && drawn.q.rank() == 3;
   const reference::AttentionResult exact = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options);
   const Dtype wide = drawn.q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;

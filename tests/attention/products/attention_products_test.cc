@@ -58,7 +58,10 @@ struct EmulatedTiles : testing::EmulatedTiles {
   }
 };
 
-void attend_by_emulated_tiles(const AttentionTask& task) { attend_emulated<TiledProduct<EmulatedTiles>>(task); }
+void attend_by_emulated_tiles(const AttentionTask& task) {
+  task.precision == Precision::reduced ? attend_emulated<ReducedTiledProduct<EmulatedTiles>>(task)
+                                       : attend_emulated<TiledProduct<EmulatedTiles>>(task);
+}
 #else
 void attend_by_emulated_tiles(const AttentionTask&) {}
 #endif
@@ -284,6 +287,54 @@ TEST_P(AttentionProducts, InstructionsGiveTheBitsOfTheirEmulation) {
       }
     }
   }
+}
+
+// Sums are the tiles' accumulators, which would count subnormal ones as 0: the fourth query alone sees keys of the
+// second block, and the others keep what they have of the first.
+TEST(AttentionTiles, KeepSubnormalSums) {
+  if (!has_target("avx512")) GTEST_SKIP() << "no AVX-512 here";
+  select_target("avx512");
+  Inputs inputs(1, Dtype::bf16, {1, 4, 129}, 1, 5);
+  inputs.q = filled({1, 4, 1}, 1, Dtype::bf16);
+  inputs.k = filled({1, 129, 1}, 0, Dtype::bf16);
+  inputs.v = filled({1, 129, 5}, 0, Dtype::bf16);
+  testing::put(inputs.k, {0, 0, 0}, 200);
+  for (std::int64_t dim = 0; dim < 5; ++dim) testing::put(inputs.v, {0, 0, dim}, 9e-39);
+  const AttentionOptions options{.mask = Mask::causal(Align::bottom_right), .scale = 1, .threads = 1};
+  const Tensor out =
+      inputs
+          .attend(Dtype::f32, options,
+                  [](const AttentionTask& task) { HWY_DYNAMIC_DISPATCH(attend_by_emulated_tiles)(task); })
+          .out;
+  for (const double x : testing::values(out)) EXPECT_EQ(x, static_cast<float>(BFloat16(9e-39f)));
+  select_target("");
+}
+
+// By fused multiply-adds as by tiles, with numbers of every kind.
+TEST(AttentionReducedTiles, VectorsGiveTheBitsOfTheirEmulation) {
+  if (!has_target("avx512")) GTEST_SKIP() << "no AVX-512 here";
+  select_target("avx512");
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
+    for (const std::int64_t size : {1, 17, 32, 33, 100}) {
+      for (const bool special : {false, true}) {
+        Inputs inputs(7, dtype, {2, 50, size == 17 ? 1100 : 150}, size, 41);
+        if (special) inputs.scatter(8);
+        for (AttentionOptions options : kOptions) {
+          SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << size << " " << special);
+          options.precision = Precision::reduced;
+          const Outcome got = inputs.attend(Dtype::f32, options);
+          const Outcome emulated = inputs.attend(Dtype::f32, options, [](const AttentionTask& task) {
+            HWY_DYNAMIC_DISPATCH(attend_by_emulated_tiles)(task);
+          });
+          EXPECT_EQ(testing::difference(got.out, emulated.out), 0);
+          EXPECT_EQ(testing::difference(got.logits, emulated.logits), 0);
+          EXPECT_EQ(testing::difference(got.log_sum_exp, emulated.log_sum_exp), 0);
+          EXPECT_EQ(testing::difference(got.weights, emulated.weights), 0);
+        }
+      }
+    }
+  }
+  select_target("");
 }
 
 // The weights' pieces of tiles leave 2^-17 of a weight where the output has 16 bits, 2^-24 where it is f32.
