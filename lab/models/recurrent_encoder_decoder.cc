@@ -154,8 +154,8 @@ void RecurrentEncoderDecoder::save(const std::string& folder, Dtype dtype) const
 }
 
 RecurrentEncoderDecoder RecurrentEncoderDecoder::initial(const RecurrentEncoderDecoderConfig& config,
-                                                         std::uint64_t seed) {
-  Weights weights = initial_weights(seed);
+                                                         std::uint64_t seed, WeightStorage storage) {
+  Weights weights = initial_weights(seed, Dtype::f32, storage);
   RecurrentEncoderDecoder model(config, weights);
   draw_recurrent(model.parts_->encoder, seed);
   draw_recurrent(model.parts_->decoder.recurrent(), seed + 1);

@@ -54,7 +54,8 @@ class RecurrentEncoderDecoder : public EncoderDecoder {
   ~RecurrentEncoderDecoder() override;
 
   // Weights to train from: recurrent layers as torch's (draw_recurrent), the rest as initial_weights.h.
-  static RecurrentEncoderDecoder initial(const RecurrentEncoderDecoderConfig& config, std::uint64_t seed);
+  static RecurrentEncoderDecoder initial(const RecurrentEncoderDecoderConfig& config, std::uint64_t seed,
+                                         WeightStorage storage = WeightStorage::full);
 
   EncoderDecoderTokens tokens() const override;
   // One in the place of memory; none if it is fixed.

@@ -21,7 +21,7 @@ import numpy
 
 from . import _qkv
 from .embedder import Embedder
-from .options import Weights
+from .options import ModelPrecision, Weights
 from .translator import Translator
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Embed(_Batches):
     list (with nulls an array of objects). The same numbers for any partition, worker or retry: a worker whose CPU target
     is of another class (with fused multiply-add, or without) than that of the process that made the callable refuses, and with
     target one that lacks that target. threads: None for those that the
-    engine grants (OMP_NUM_THREADS). weights as Embedder() has them; prompt, prompt_name, normalize_embeddings and
+    engine grants (OMP_NUM_THREADS). weights and precision as Embedder() has them; prompt, prompt_name, normalize_embeddings and
     truncate_dim as encode() has them.
     """
 
@@ -153,10 +153,11 @@ class Embed(_Batches):
     normalize_embeddings: bool = False
     truncate_dim: int | None = None
     weights: Weights = "f32"
+    precision: ModelPrecision = "exact"
 
     _into = "embedding"
     _open = Embedder
-    _how = ("weights",)
+    _how = ("weights", "precision")
     _options = ("prompt_name", "prompt", "normalize_embeddings", "truncate_dim")
 
     def _values(self, texts: list[str]) -> Any:

@@ -14,7 +14,7 @@ import numpy
 
 from . import _qkv, similarities
 from .model import Model
-from .options import Weights
+from .options import ModelPrecision, Weights
 
 if TYPE_CHECKING:  # it takes long to import
     import numpy.typing
@@ -38,17 +38,19 @@ class Embedder(Model):
         folder: str | os.PathLike[str],
         *,
         weights: Weights = "f32",
+        precision: ModelPrecision = "exact",
         threads: int | None = None,
         max_seq_length: int | None = None,
     ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
         weights: how the layers' matrices are kept, "f32", "bf16", "int8" or "int8_groups": in fewer bits they take less
-        memory and are less accurate (docs/python.md). threads: None for the process's number. max_seq_length: tokens of a
-        text that are read, as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for
-        steps that are not supported; OSError if it cannot be read.
+        memory and are less accurate (docs/python.md). precision: "reduced" rounds rows and weights of every product to
+        bf16 (docs/semantics.md). threads: None for the process's number. max_seq_length: tokens of a text that are read, as
+        the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for steps that are
+        not supported; OSError if it cannot be read.
         """
-        super().__init__(folder, weights=weights, threads=threads)
+        super().__init__(folder, weights=weights, precision=precision, threads=threads)
         self.max_seq_length = max_seq_length
 
     def encode(
@@ -177,6 +179,7 @@ class Embedder(Model):
         return {
             "folder": self.folder,
             "weights": self.weights,
+            "precision": self.precision,
             "threads": self.threads,
             "max_seq_length": self._max_length,
         }

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from . import _qkv
-from .options import Weights
+from .options import ModelPrecision, Weights
 from .tokenizer import Tokenizer
 
 
@@ -16,16 +16,25 @@ class Model:
 
     _open: Any  # its class in the extension
 
-    def __init__(self, folder: str | os.PathLike[str], *, weights: Weights = "f32", threads: int | None = None) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        weights: Weights = "f32",
+        precision: ModelPrecision = "exact",
+        threads: int | None = None,
+    ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, generation_config.json.
 
-        weights: how they are kept, "f32", "bf16", "int8" or "int8_groups" (docs/python.md). threads: None for the
-        process's number. FormatError for a folder that breaks a rule of its format; OSError if it cannot be read.
+        weights: how they are kept, "f32", "bf16", "int8" or "int8_groups" (docs/python.md). precision: "reduced" rounds
+        rows and weights of every product to bf16 (docs/semantics.md). threads: None for the process's number. FormatError
+        for a folder that breaks a rule of its format; OSError if it cannot be read.
         """
         self.folder = folder
         self.weights = weights
+        self.precision = precision
         self.threads = threads
-        self._core = self._open(os.fspath(folder), weights)
+        self._core = self._open(os.fspath(folder), weights, precision)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -37,10 +46,14 @@ class Model:
         return _qkv._fingerprint(self._core)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(type(self), weights=self.weights, threads=self.threads), (self.folder,)
+        how = {"weights": self.weights, "precision": self.precision, "threads": self.threads}
+        return functools.partial(type(self), **how), (self.folder,)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({os.fspath(self.folder)!r}, weights={self.weights!r}, threads={self.threads})"
+        return (
+            f"{type(self).__name__}({os.fspath(self.folder)!r}, weights={self.weights!r}, precision={self.precision!r}, "
+            f"threads={self.threads})"
+        )
 
     # `options` with the model's own number of threads unless another is given.
     def _with_threads(self, options: Any) -> dict[str, Any]:

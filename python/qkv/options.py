@@ -10,6 +10,7 @@ from .arrays import Array, ArrayOrSequence
 
 Align = Literal["top-left", "bottom-right"]
 Weights = Literal["f32", "bf16", "int8", "int8_groups"]  # of models
+ModelPrecision = Literal["exact", "reduced"]
 Made = TypeVar("Made", bound="_Parts")
 
 is_tracing: Callable[[], bool] = lambda: False  # qkv.torch sets it: a graph has no numbers to look at  # noqa: E731
@@ -217,7 +218,7 @@ class AttentionOptions(TypedDict, total=False):
     cu_seqlens_q: ArrayOrSequence | None  #: offsets_query by the name of flash-attention
     cu_seqlens_k: ArrayOrSequence | None
     block_table: ArrayOrSequence | None  #: int32 [batch, blocks]: key [pages, rows, kv_heads, head_dim], value alike
-    precision: Literal["exact", "reduced"] | None  #: "reduced": products in bf16 where this CPU has them
+    precision: Literal["exact", "reduced", "reduced_pairs"] | None  #: of products; docs/semantics.md, "Precision"
     memory_limit: int | None  #: bytes besides inputs and outputs, kept by fewer threads, or ValueError
     threads: int | None  #: None: the process's number
 

@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
+#include "call_options.h"
 #include "calls.h"
 #include "generation.h"
 
@@ -53,7 +54,7 @@ nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle threads,
 
 void bind_embedder(nb::module_& module) {
   add_class<Embedder>(module, "_Embedder")
-      .def("__init__", &load_weights<Embedder>, "folder"_a, "weights"_a)
+      .def("__init__", &load_weights<Embedder>, "folder"_a, "weights"_a, "precision"_a)
       .def("embed", &embed, "texts"_a, "threads"_a, "progress"_a, "prompt"_a, "max_length"_a)
       .def("tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); })
       .def(

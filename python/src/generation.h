@@ -45,11 +45,19 @@ nb::list found_by(const Find& find, const Convert& convert) {
   return results;
 }
 
-// As __init__: the model in a folder, its weights kept as one of kWeightStorages says.
-template <class Model>
-void load_weights(Model* place, nb::handle folder, nb::handle weights) {
-  const std::string path = take_text(folder, "folder");
+// How a model's matrices are kept, by `weights` and `precision` as Python says them.
+inline WeightStorage take_storage(nb::handle weights, nb::handle precision) {
+  const std::pair<std::string_view, Precision> precisions[] = {{"exact", Precision::exact},
+                                                               {"reduced", Precision::reduced}};
   const auto storage = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
+  return with_precision(storage, take_choice<Precision>(precision, "precision", precisions));
+}
+
+// As __init__: the model in a folder.
+template <class Model>
+void load_weights(Model* place, nb::handle folder, nb::handle weights, nb::handle precision) {
+  const std::string path = take_text(folder, "folder");
+  const WeightStorage storage = take_storage(weights, precision);
   load_released(place, [&] { return Model::load(path, storage); });
 }
 

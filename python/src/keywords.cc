@@ -99,7 +99,7 @@ CallOptions take_options(Keywords& keywords) {
   read_offsets("offsets_query", "cu_seqlens_q", options.offsets_query);
   read_offsets("offsets_key", "cu_seqlens_k", options.offsets_key);
   keywords.read_integers("block_table", options.block_table);
-  keywords.read("precision", options.precision, {{"exact", Precision::exact}, {"reduced", Precision::reduced}});
+  keywords.read("precision", options.precision, kPrecisions);
   keywords.read("memory_limit", options.memory_limit);
   call.arrays = keywords.finish();
   return call;

@@ -60,7 +60,7 @@ nb::list generate_hypotheses(const Translator& translator, nb::handle sources, c
 
 void bind_translator(nb::module_& module) {
   add_class<Translator>(module, "_Translator")
-      .def("__init__", &load_weights<Translator>, "folder"_a, "weights"_a)
+      .def("__init__", &load_weights<Translator>, "folder"_a, "weights"_a, "precision"_a)
       .def("translate", &translate_texts, "texts"_a, "keywords"_a)
       .def("generate", &generate_hypotheses, "sources"_a, "keywords"_a)
       .def("tokenizer", [](const Translator& translator) { return Tokenizer(translator.tokenizer()); })

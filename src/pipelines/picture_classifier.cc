@@ -11,10 +11,10 @@
 
 namespace qkv {
 
-PictureClassifier PictureClassifier::load(const std::string& folder) {
+PictureClassifier PictureClassifier::load(const std::string& folder, WeightStorage storage) {
   Vit::read_config(folder);  // of another kind of model it says so
   ImageProcessor processor = ImageProcessor::load(folder);
-  Vit model = Vit::load(folder);
+  Vit model = Vit::load(folder, storage);
   if (model.config().labels.empty()) {
     throw FormatError(folder + ": the model has no classifier; classifier.weight is missing");
   }

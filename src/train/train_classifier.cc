@@ -55,7 +55,8 @@ TrainingResult train_classifier(const TrainClassifierFiles& files, const Trainin
       training::read_labelled_pictures(files.valid, config.largest, processor), train_pictures.labels, files.valid);
   training::expect_own_files(files.out, {"model.safetensors", "config.json", "preprocessor_config.json"});
   config.model.labels = train_pictures.labels;
-  Vit model = Vit::initial(config.model, config.training.seed);
+  Vit model =
+      Vit::initial(config.model, config.training.seed, with_precision(WeightStorage::full, config.training.precision));
   TrainedVit trained(model, config);
   const Tensor dark = processor.process(Tensor::zeros({1, 1, 3}, Dtype::u8));
   const std::vector<float> black(dark.data<float>(), dark.data<float>() + 3);
@@ -63,6 +64,9 @@ TrainingResult train_classifier(const TrainClassifierFiles& files, const Trainin
   all_options.identity = identity_of_classifier(config);
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
+  if (config.training.precision != Precision::exact) {  // checkpoints of before it was a key go on
+    all_options.settings["precision"] = name_of(config.training.precision);
+  }
   all_options.write_model = [&] {
     processor.save(files.out);
     model.save(files.out, config.dtype);

@@ -140,8 +140,9 @@ std::string checksum_of_weights(const std::string& folder) {
 
 // The model that training begins with: random weights, or those of the folder.
 std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
-  if (files.from.empty()) return config.model->initial(config.training.seed);
-  if (auto model = config.model->load(files.from)) return model;
+  const WeightStorage storage = with_precision(WeightStorage::full, config.training.precision);
+  if (files.from.empty()) return config.model->initial(config.training.seed, storage);
+  if (auto model = config.model->load(files.from, storage)) return model;
   throw FormatError(
       fmt::format("{}/config.json: differs from {}: kind, sizes, activation, positions and special tokens "
                   "must be the same",
@@ -229,6 +230,9 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   if (!files.from.empty()) all_options.identity["from"] = checksum_of_weights(files.from);
   all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
                           {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
+  if (config.training.precision != Precision::exact) {  // checkpoints of before it was a key go on
+    all_options.settings["precision"] = name_of(config.training.precision);
+  }
   all_options.write_model = [&] {
     for (const Vocabulary& own : vocabularies) write_file(files.out + "/" + own.name(), own.json());
     write_tokenizer_config(files.out, source.tokenizer(), config.model->positions());

@@ -34,7 +34,7 @@ struct Visible {
 };
 
 json attention_case(const std::string& name, std::int64_t queries, std::int64_t keys, std::int64_t size, double scale,
-                    Visible visible) {
+                    Visible visible, Precision precision = Precision::exact) {
   Random random(static_cast<std::uint64_t>(queries + keys + size));
   const Dims of_queries{1, 1, queries, size}, of_keys{1, 1, keys, size};
   const Tensor q = normal(random, of_queries, Dtype::f32, 3), k = normal(random, of_keys), v = normal(random, of_keys);
@@ -42,6 +42,7 @@ json attention_case(const std::string& name, std::int64_t queries, std::int64_t 
          lengths = Tensor::of<std::int32_t>({1}, {static_cast<std::int32_t>(keys)});
   AttentionOptions options;
   options.scale = scale;
+  options.precision = precision;
   if (visible.length == 0) visible.length = keys;
   lengths.data<std::int32_t>()[0] = static_cast<std::int32_t>(visible.length);
   options.mask = Mask::window(visible.left, visible.right) & Mask::lengths(lengths);
@@ -91,10 +92,11 @@ json gelu_case() {
   return {{"kind", "gelu"}, {"name", "gelu"}, {"size", 2000}, {"x", words_of(x)}, {"out", words_of(out)}};
 }
 
-json linear_case(std::int64_t in, std::int64_t out) {
+json linear_case(std::int64_t in, std::int64_t out, WeightStorage storage = WeightStorage::full) {
   Random random(4);
   const Tensor x = normal(random, {6, in}), weight = normal(random, {out, in}), bias = normal(random, {out});
-  Weights weights([&](const std::string& name, const Dims&) { return name == "weight" ? weight : bias; }, Dtype::f32);
+  Weights weights([&](const std::string& name, const Dims&) { return name == "weight" ? weight : bias; }, Dtype::f32,
+                  storage);
   const Linear layer({.in = in, .out = out}, weights);
   return {{"kind", "linear"},
           {"name", "linear"},
@@ -122,10 +124,17 @@ TEST(ArithmeticReference, PlainPythonHasTheSameBits) {
                      norm_case("rms norm", 64, false),
                      gelu_case(),
                      linear_case(530, 7)};
-    folder.put("cases.json", cases.dump());
-    const std::string command =
-        std::string("python3 '") + QKV_TEST_DATA + "/arithmetic/reference.py' '" + (folder / "cases.json") + "'";
-    EXPECT_EQ(std::system(command.c_str()), 0);
+    const json reduced{attention_case("plain", 3, 70, 24, 0.2, {}, Precision::reduced),
+                       attention_case("causal", 34, 34, 9, 0.5, {.right = 0}, Precision::reduced),
+                       attention_case("window", 3, 150, 70, -0.3, {.left = 7, .right = 90}, Precision::reduced),
+                       attention_case("lengths", 2, 1100, 8, 0.4, {.length = 1061}, Precision::reduced),
+                       linear_case(75, 7, WeightStorage::reduced)};
+    for (const auto& [script, asked] : {std::pair{"reference.py", cases}, std::pair{"reduced.py", reduced}}) {
+      folder.put("cases.json", asked.dump());
+      const std::string command =
+          std::string("python3 '") + QKV_TEST_DATA + "/arithmetic/" + script + "' '" + (folder / "cases.json") + "'";
+      EXPECT_EQ(std::system(command.c_str()), 0) << script;
+    }
   }
   select_target("");
 }

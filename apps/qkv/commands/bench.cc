@@ -157,7 +157,7 @@ void bench_attention(AttentionBench& bench) {
                                                          : "attention forward and backward";
   report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
                      to_string(value.shape()), bench.causal ? ", causal" : "", name_of(dtype)) +
-             (plan(query, key, value, options).precision == Precision::reduced ? ", products in bf16" : ""),
+             (plan(query, key, value, options).precision == Precision::exact ? "" : ", products in bf16"),
          operations, result, bench.json);
 }
 

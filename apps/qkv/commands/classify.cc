@@ -27,6 +27,7 @@ struct ClassifyRequest {
   std::string data{};
   std::int64_t largest = 255;
   std::int64_t top = 3;
+  Precision precision = Precision::exact;
   bool json = false;
 };
 
@@ -95,7 +96,8 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
 
 void classify(const ClassifyRequest& request) {
   if (request.images.empty() && request.data.empty()) throw UsageError("give --image or --data");
-  const PictureClassifier classifier = PictureClassifier::load(find_model(request.model));
+  const PictureClassifier classifier =
+      PictureClassifier::load(find_model(request.model), storage_of(WeightStorage::full, request.precision));
   for (const std::string& image : request.images) {
     check_interruption();
     print_classes(image, classifier.classify(read_picture(image), request.top, {.stop = interruption()}), request.json);
@@ -119,7 +121,7 @@ void add_classify(Command& program) {
         needs("--data")},
        {"--top", size(request->top), "Number of classes to print per picture, most probable first (default: 3)"},
        {"--json", flag(request->json), "Write one JSON object per line"}});
-  command.add({threads_option()});
+  command.add({model_precision_option(request->precision), threads_option()});
   command.on_run([request] { classify(*request); });
 }
 

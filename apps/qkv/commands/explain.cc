@@ -214,8 +214,8 @@ void run(const Command& command, ExplainOptions& options) {
   style.full = options.full;
   style.heat = options.heat;
   std::string text;
-  if (any_given(command, {"--model", "--text", "--image", "--layer", "--head", "--token", "--without-head",
-                          "--without-key", "--keep"})) {
+  if (any_given(command, {"--model", "--precision", "--text", "--image", "--layer", "--head", "--token",
+                          "--without-head", "--without-key", "--keep"})) {
     text = explain_model(command, options.model, {options.json, style, options.svg, options.report});
   } else {
     options.report.check(files_of(options), {"--svg", options.svg});

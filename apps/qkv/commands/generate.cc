@@ -30,6 +30,7 @@ namespace {
 struct GenerateRequest {
   std::string model{};
   WeightStorage weights = WeightStorage::full;
+  Precision precision = Precision::exact;
   std::vector<std::string> prompts{};
   bool json = false;
   bool ids = false;
@@ -159,7 +160,7 @@ void generate(const Command& command, GenerateRequest request) {
   const std::string folder = find_model(request.model);
   request.keep.check(request.report, request.json);
   request.report.check(model_files(folder));
-  const Generator generator = Generator::load(folder, request.weights);
+  const Generator generator = Generator::load(folder, storage_of(request.weights, request.precision));
   if (!request.ids) generator.tokenizer();  // before any work
   request.options.sampling = sampling_of(command, request, generator);
   request.options.nbest = request.nbest.value_or(1);
@@ -248,7 +249,7 @@ void add_generate(Command& program) {
   command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
   command.add(left_out_options(request->left_out, needs("--explain")));
   command.add(line_options(request->lines));
-  command.add({weights_option(request->weights), threads_option()});
+  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
   command.on_run([&command, request] { generate(command, *request); });
 }
 

@@ -52,7 +52,7 @@ void print_text(const std::string& fingerprint) {
     }
   }
   fmt::print("precision reduced: {}\n",
-             has_reduced_precision() ? "products in bf16" : "no products in bf16, computed exactly");
+             has_reduced_precision() ? "factors of products are bf16" : "attention is computed exactly");
   fmt::print("memory of attention beyond inputs and outputs, whatever the lengths:\n");
   for (const std::int64_t head_dim : kHeadDims) {
     const auto kib = [&](Dtype dtype) { return (scratch_bytes(head_dim, dtype) + 1023) / 1024; };

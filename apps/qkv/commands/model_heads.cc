@@ -26,10 +26,10 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 21> kOwn = {
-      "--model", "--text",    "--image",        "--attention",   "--layer",   "--head", "--token",
-      "--json",  "--weights", "--svg",          "--width",       "--threads", "--full", "--help",
-      "--html",  "--compare", "--without-head", "--without-key", "--heat",    "--keep", "--keep-rows"};
+  constexpr std::array<std::string_view, 22> kOwn = {
+      "--model",        "--text",        "--image", "--attention", "--layer",     "--head",     "--token", "--json",
+      "--weights",      "--svg",         "--width", "--threads",   "--full",      "--help",     "--html",  "--compare",
+      "--without-head", "--without-key", "--heat",  "--keep",      "--keep-rows", "--precision"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -90,7 +90,8 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   Vit::read_config(options.folder);  // of another kind of model it says so
   const ImageProcessor processor = ImageProcessor::load(options.folder);
   const Tensor file = read_picture(options.image);
-  const Vit model = Vit::load(options.folder);
+  const WeightStorage storage = storage_of(WeightStorage::full, options.precision);
+  const Vit model = Vit::load(options.folder, storage);
   const EncodedPicture picture = without_left_out(options.left_out, [&](const LeftOut& some) {
     return EncodedPicture(model, processor.process(file), {.stop = interruption()}, some);
   });
@@ -120,8 +121,9 @@ std::vector<std::int32_t> text_and_next(const Generator& generator, const std::s
 std::string explain_model(const ModelOptions& options, const ExplanationForm& form) {
   if (!options.image.empty()) return explained_picture(options, form);
   if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
+  const WeightStorage storage = storage_of(WeightStorage::full, options.precision);
   if (EncoderDecoder::is_in(options.folder)) {
-    const Translator translator = Translator::load(options.folder);
+    const Translator translator = Translator::load(options.folder, storage);
     const Translation translation = translator.translate(options.text, {.split = false, .stop = interruption()});
     return explained(without_left_out(options.left_out,
                                       [&](const LeftOut& some) {
@@ -141,7 +143,7 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
   }
   const std::int64_t vocab = TextEncoder::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
-  const TextEncoder model = TextEncoder::load(options.folder);
+  const TextEncoder model = TextEncoder::load(options.folder, storage);
   const auto encoded = [&](const LeftOut& some) { return EncodedText(model, text, {.stop = interruption()}, some); };
   return explained(without_left_out(options.left_out, encoded), options, form);
 }
@@ -172,7 +174,8 @@ std::vector<Option> model_options(ModelOptions& options) {
       {"--weights", flag(options.weights),
        "with --text and --json, without --layer and --token: also the weights of every head, layers x heads x tokens^2 "
        "numbers",
-       needs("--text", "--json") & excludes("--layer", "--token")}};
+       needs("--text", "--json") & excludes("--layer", "--token")},
+      model_precision_option(options.precision)};
   for (const std::vector<Option>& more :
        {kept_head_options(options.keep, "LAYER.HEAD", excludes("--image", "--layer", "--token")),
         left_out_options(options.left_out)}) {

@@ -20,6 +20,7 @@ struct ModelOptions {
   LeftOutOptions left_out;
   KeptHeads keep;
   bool weights = false;
+  Precision precision = Precision::exact;
 };
 
 // --model, --text, --image, --attention, --layer, --head, --token, --weights, --keep, --keep-rows, --without-head and

@@ -27,7 +27,8 @@ struct PlanRequest {
 
 void print(const AttentionPlan& plan) {
   fmt::print("kernel      {} on {}, {}{} thread{}\n", plan.kernel, plan.target,
-             plan.precision == Precision::reduced ? "in bf16, " : "", plan.threads, plan.threads == 1 ? "" : "s");
+             plan.precision == Precision::exact ? "" : fmt::format("{}, ", name_of(plan.precision)), plan.threads,
+             plan.threads == 1 ? "" : "s");
   fmt::print("tiles       {}, {} of them skipped", plan.tiles, plan.skipped_tiles);
   if (plan.tile_keys > 0) fmt::print("; {} queries x {} keys", plan.block_queries, plan.tile_keys);
   fmt::print("{}\n", plan.chunk_keys > 0 ? fmt::format("; chunks of {} keys", plan.chunk_keys) : "");

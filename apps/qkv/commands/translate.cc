@@ -30,6 +30,7 @@ namespace {
 struct TranslateRequest {
   std::string model{};  // empty: default_model()
   WeightStorage weights = WeightStorage::full;
+  Precision precision = Precision::exact;
   std::vector<std::string> texts{};
   bool json = false;
   bool ids = false;
@@ -181,7 +182,7 @@ void translate(const Command& command, TranslateRequest request) {
   request.options.nbest = request.nbest.value_or(1);
   request.options.split = !request.whole;
   request.options.stop = interruption();
-  const Translator translator = Translator::load(folder, request.weights);
+  const Translator translator = Translator::load(folder, storage_of(request.weights, request.precision));
   const std::int64_t beams = translator.beams(request.options);
   if (request.sample && beams > 1) throw UsageError("--sample", "goes with --beams 1 alone");
   if (request.options.nbest > beams) {
@@ -239,6 +240,7 @@ void add_translate(Command& program) {
         "if the text was split, \"unsure\": true if the model is, and \"cut\": N if N of its tokens did not fit the "
         "model"},
        weights_option(request->weights),
+       model_precision_option(request->precision),
        threads_option()});
   command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
   command.add(left_out_options(request->left_out, needs("--explain")));

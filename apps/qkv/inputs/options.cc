@@ -15,6 +15,7 @@
 #include "io/files/files.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
+#include "qkv/layers/weights.h"
 #include "qkv/threads.h"
 
 namespace qkv::app {
@@ -181,9 +182,22 @@ Option dtype_option(std::optional<Dtype>& dtype, const std::vector<Dtype>& types
 }
 
 Option precision_option(Precision& precision) {
-  const Names<Precision> names = {{"exact", Precision::exact}, {"reduced", Precision::reduced}};
+  const Names<Precision> names(std::begin(kPrecisions), std::end(kPrecisions));
   return {"--precision", choice(precision, names),
-          "precision of products: reduced is bf16, if the CPU has it (default: exact)"};
+          "precision of products: reduced rounds their factors to bf16, with the same bits on every CPU with fused "
+          "multiply-add; reduced_pairs is faster on AVX512-BF16, and has other bits (default: exact)"};
+}
+
+Option model_precision_option(Precision& precision) {
+  const Names<Precision> names = {{"exact", Precision::exact}, {"reduced", Precision::reduced}};
+  return {
+      "--precision", choice(precision, names),
+      "Precision of products: reduced rounds weights and rows to bf16 and takes half the memory, with the same bits "
+      "on every CPU with fused multiply-add (default: exact)"};
+}
+
+WeightStorage storage_of(WeightStorage weights, Precision precision) {
+  return of_option("--precision", [&] { return with_precision(weights, precision); });
 }
 
 Option soft_cap_option(double& soft_cap) {

@@ -52,6 +52,13 @@ std::vector<Option> mask_number_options(Mask& mask);
 Option dtype_option(std::optional<Dtype>& dtype, const std::vector<Dtype>& types, const char* help);
 
 Option precision_option(Precision& precision);
+
+// --precision of a model.
+Option model_precision_option(Precision& precision);
+
+// The storage of the two options. UsageError for what does not go together.
+WeightStorage storage_of(WeightStorage weights, Precision precision);
+
 Option soft_cap_option(double& soft_cap);
 Option empty_rows_option(EmptyRows& empty_rows);
 

@@ -16,6 +16,7 @@
 namespace qkv {
 
 // A tensor depends on the seed and its name and shape alone.
-QKV_API Weights initial_weights(std::uint64_t seed, Dtype dtype = Dtype::f32);
+QKV_API Weights initial_weights(std::uint64_t seed, Dtype dtype = Dtype::f32,
+                                WeightStorage storage = WeightStorage::full);
 
 }  // namespace qkv

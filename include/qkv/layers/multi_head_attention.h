@@ -191,6 +191,7 @@ class QKV_API MultiHeadAttention {
   HeadGradients head_gradients(int role);
 
   MultiHeadAttentionConfig config_;
+  WeightStorage storage_;
   std::shared_ptr<const HeadLayout> layout_;  // of parameters_: all but those of out_
   std::vector<PackedParameter> parameters_;
   Tensor extra_key_, extra_value_;        // [extra keys, kv_heads, head_dim]

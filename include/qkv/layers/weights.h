@@ -11,6 +11,7 @@
 #include <string>
 
 #include "qkv/api.h"
+#include "qkv/attention/precision.h"
 #include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
@@ -47,5 +48,9 @@ class QKV_API Weights {
   Dtype dtype_;
   WeightStorage storage_ = WeightStorage::full;
 };
+
+// How a model that computes in this precision keeps its matrices. std::invalid_argument for reduced_pairs, which
+// attention alone has, and for reduced with int8, which rounds in its own way.
+QKV_API WeightStorage with_precision(WeightStorage storage, Precision precision);
 
 }  // namespace qkv

@@ -85,7 +85,8 @@ class QKV_API TransformerEncoderDecoder : public EncoderDecoder {
   // embed_positions.weight [2 + positions, model_dim], unless it is rotary, and embedding_norm.*.
   TransformerEncoderDecoder(const TransformerEncoderDecoderConfig& config, Weights& weights);
   // Weights to train from (initial_weights.h), and zeros in the row of padding.
-  static TransformerEncoderDecoder initial(const TransformerEncoderDecoderConfig& config, std::uint64_t seed);
+  static TransformerEncoderDecoder initial(const TransformerEncoderDecoderConfig& config, std::uint64_t seed,
+                                           WeightStorage storage = WeightStorage::full);
 
   // The last hidden states of sources, one after the other; offsets as in sequences.h. std::invalid_argument if an id
   // is not in the table or a sequence is too long. The observer receives "encoder." and "embedding",

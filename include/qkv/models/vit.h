@@ -66,7 +66,8 @@ class QKV_API Vit {
   // `folder` holds config.json, whose model_type is "vit" or "dinov2", and model.safetensors (or an index, and the
   // files that it names), with or without a classifier; the pooler and the mask token are ignored. FormatError, naming
   // the file and what is wrong, for anything else that is missing, superfluous, of another shape or not supported.
-  static Vit load(const std::string& folder);
+  // Matrices are kept as `storage` says (matmul.h), but that of the classifier.
+  static Vit load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   // What its config.json says.
   static VitConfig read_config(const std::string& folder);
   // The same, after checking the names, shapes and types of all weights without reading them.
@@ -78,7 +79,7 @@ class QKV_API Vit {
   // [labels, model_dim, for dinov2 twice that] and classifier.bias.
   Vit(const VitConfig& config, Weights& weights);
   // Weights to train from (initial_weights.h).
-  static Vit initial(const VitConfig& config, std::uint64_t seed);
+  static Vit initial(const VitConfig& config, std::uint64_t seed, WeightStorage storage = WeightStorage::full);
 
   // The patches of pictures of this size. std::invalid_argument if there is none.
   PictureSize grid_of(const PictureSize& pixels) const { return embeddings_.grid_of(pixels); }

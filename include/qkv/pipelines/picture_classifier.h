@@ -23,7 +23,7 @@ class QKV_API PictureClassifier {
  public:
   // `folder` holds what Vit::load and ImageProcessor::load read. FormatError as from these, and for a model without a
   // classifier.
-  static PictureClassifier load(const std::string& folder);
+  static PictureClassifier load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   PictureClassifier(ImageProcessor processor, Vit model);
 

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "qkv/api.h"
+#include "qkv/attention/precision.h"
 #include "qkv/models/trainable.h"
 #include "qkv/train/adam.h"
 #include "qkv/train/examples.h"
@@ -35,10 +36,11 @@ struct TrainingConfig {
   std::int64_t accumulate = 1;       // batches whose gradients make one update
   AdamConfig adam{};
   ScheduleConfig schedule{};
-  double clip = 0;                    // largest norm of all gradients together (per loss); 0: any
-  std::int64_t log_every = 50;        // updates
-  std::int64_t validate_every = 500;  // updates; a checkpoint each time. The end is validated in any case
-  double checkpoint_minutes = 10;     // a checkpoint also after so many minutes without one; 0: never
+  Precision precision = Precision::exact;  // reduced: of the layers' products, attention stays exact
+  double clip = 0;                         // largest norm of all gradients together (per loss); 0: any
+  std::int64_t log_every = 50;             // updates
+  std::int64_t validate_every = 500;       // updates; a checkpoint each time. The end is validated in any case
+  double checkpoint_minutes = 10;          // a checkpoint also after so many minutes without one; 0: never
   std::int64_t patience = 0;  // validations in a row that are no better than the best, after which to end; 0: never
   std::int64_t average = 1;   // checkpoints, the best one and those before it, whose mean may be the result
 };

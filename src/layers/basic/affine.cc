@@ -46,7 +46,9 @@ void affine_backward(PackedRows& x, const TensorView& weight, const TensorView& 
                                      : add_column_sums<float>(packed, gradients.bias, threads);
     }
   }
-  if (gradients.x) matmul(grad_out, weight, gradients.x, {.accumulate = true, .threads = threads});
+  if (gradients.x) {
+    matmul(grad_out, PackedMatrix(weight, threads, x.storage()), gradients.x, {.accumulate = true, .threads = threads});
+  }
 }
 
 }  // namespace qkv::inline layers

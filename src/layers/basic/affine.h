@@ -8,19 +8,28 @@
 
 namespace qkv::inline layers {
 
+// How right operands of gradients are kept.
+inline WeightStorage for_gradients(WeightStorage storage) {
+  return storage == WeightStorage::reduced ? storage : WeightStorage::full;
+}
+
 // Rows [n, size] that several products take as their right operand: packed once, when the first one asks.
 class PackedRows {
  public:
-  explicit PackedRows(const TensorView& rows) : rows_(rows) {}
+  // `storage`: of the layer; reduced: of every product of its gradients, else they are exact.
+  explicit PackedRows(const TensorView& rows, WeightStorage storage = WeightStorage::full)
+      : rows_(rows), storage_(for_gradients(storage)) {}
 
   const TensorView& view() const { return rows_; }
   const PackedMatrix& packed(int threads) {
-    if (!packed_) packed_.emplace(rows_, threads);
+    if (!packed_) packed_.emplace(rows_, threads, storage_);
     return *packed_;
   }
+  WeightStorage storage() const { return storage_; }
 
  private:
   TensorView rows_;
+  WeightStorage storage_;
   std::optional<PackedMatrix> packed_;
 };
 

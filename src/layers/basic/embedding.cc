@@ -10,7 +10,9 @@
 namespace qkv {
 
 Embedding::Embedding(const EmbeddingConfig& config, Weights& weights, const std::string& scope)
-    : config_(config), storage_(weights.storage()) {
+    : config_(config),
+      // Logits of a vocabulary stay in f32.
+      storage_(weights.storage() == WeightStorage::reduced ? WeightStorage::full : weights.storage()) {
   check_size("embedding", "count", config.count);
   check_size("embedding", "dim", config.dim);
   if (config.padding && (*config.padding < 0 || *config.padding >= config.count)) {

@@ -40,7 +40,7 @@ Tensor constant(const Dims& shape, double value) {
 
 }  // namespace
 
-Weights initial_weights(std::uint64_t seed, Dtype dtype) {
+Weights initial_weights(std::uint64_t seed, Dtype dtype, WeightStorage storage) {
   // A bias is drawn by the matrix or the filters that were taken before it.
   struct Before {
     std::int64_t inputs = 1;
@@ -71,7 +71,7 @@ Weights initial_weights(std::uint64_t seed, Dtype dtype) {
     const std::int64_t outputs = element_count(shape) / last;
     return uniform(random, shape, std::sqrt(6.0 / static_cast<double>(last + outputs)));
   };
-  return Weights(draw, dtype);
+  return Weights(draw, dtype, storage);
 }
 
 }  // namespace qkv

@@ -27,12 +27,12 @@ void Linear::forward(const TensorView& x, const MutableTensorView& out, int thre
 
 PackedMatrix Linear::pack_for_backward(int threads) const {
   Tensor unpacked;
-  return PackedMatrix(weight_.value(unpacked), threads);
+  return PackedMatrix(weight_.value(unpacked), threads, for_gradients(weight_.part().storage()));
 }
 
 void Linear::backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
   const LayerRows rows("linear", x, config_.in), grad_rows("linear: gradient", grad_out, config_.out);
-  PackedRows inputs(rows.view());
+  PackedRows inputs(rows.view(), weight_.part().storage());
   Tensor unpacked;
   affine_backward(inputs, grad_x ? weight_.value(unpacked) : TensorView(), grad_rows.view(),
                   {.weight = weight_.gradient(),

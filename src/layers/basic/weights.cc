@@ -40,4 +40,15 @@ void Weights::expect_empty() const {
   if (!tensors_.empty()) refuse_left_over(origin_, tensors_.begin()->first, tensors_.size());
 }
 
+WeightStorage with_precision(WeightStorage storage, Precision precision) {
+  if (precision == Precision::exact) return storage;
+  if (precision != Precision::reduced) {
+    refuse("precision", "a model's products are exact or reduced, not {}", name_of(precision));
+  }
+  if (storage == WeightStorage::int8 || storage == WeightStorage::int8_groups) {
+    refuse("precision", "reduced rounds weights to bf16; with weights in int8 products are those of int8");
+  }
+  return WeightStorage::reduced;
+}
+
 }  // namespace qkv

@@ -1,6 +1,7 @@
 // The attention inside multi-head attention: from projected rows to merged heads.
 #pragma once
 
+#include "qkv/attention/precision.h"
 #include "qkv/layers/multi_head_attention.h"
 
 namespace qkv {
@@ -15,6 +16,7 @@ struct HeadAttention {
   const MultiHeadAttentionConfig& config;
   Rows query, key, value;
   TensorView extra_key, extra_value;  // [extra keys, kv_heads, head_dim]: seen by every query, whatever the mask
+  Precision precision = Precision::exact;
 };
 
 // merged [n, heads * head_dim], row-major: the heads' outputs side by side. `log_sum_exp` over all keys, as attention()

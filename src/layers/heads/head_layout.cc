@@ -156,9 +156,10 @@ void heads_backward(PackedRows& rows, const HeadWeights& weights, const TensorVi
                     const HeadGradients& gradients, const MutableTensorView& grad_rows, int threads) {
   if (!weights.shared_weight) return stage_backward(rows, weights, grad_out, gradients, grad_rows, threads);
   Tensor stage = Tensor::uninitialized({rows.view().size(0), weights.shared_weight.size(0)}, grad_out.dtype());
-  matmul(rows.view(), weights.shared_weight.transpose(0, 1), stage, {.bias = weights.shared_bias, .threads = threads});
+  matmul(rows.view(), PackedMatrix(weights.shared_weight.transpose(0, 1), threads, rows.storage()), stage,
+         {.bias = weights.shared_bias, .threads = threads});
   Tensor grad_stage = Tensor::zeros(stage.shape(), stage.dtype());
-  PackedRows stage_rows(stage);
+  PackedRows stage_rows(stage, rows.storage());
   stage_backward(stage_rows, weights, grad_out, gradients, grad_stage, threads);
   affine_backward(rows, weights.shared_weight, grad_stage,
                   {.weight = gradients.shared_weight, .bias = gradients.shared_bias, .x = grad_rows}, threads);

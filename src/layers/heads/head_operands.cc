@@ -66,6 +66,7 @@ HeadOperands::HeadOperands(const HeadAttention& in, const MultiHeadAttentionOpti
               .bias = given.bias,
               .scale = in.config.scale,
               .soft_cap = in.config.soft_cap,
+              .precision = in.precision,
               .dropout = given.dropout,
               // Extra keys leave no row without one, though a part of the call may see none.
               .empty_rows = in.extra_key.size(0) > 0 ? EmptyRows::zero : given.empty_rows,
@@ -86,6 +87,7 @@ ExtraOperands::ExtraOperands(const HeadAttention& in, const HeadOperands& given)
       value(in.extra_value),
       options{.scale = in.config.scale,
               .soft_cap = in.config.soft_cap,
+              .precision = in.precision,
               .dropout = dropout_at(given.options.dropout, 0),
               .threads = given.options.threads,
               .stop = given.options.stop} {

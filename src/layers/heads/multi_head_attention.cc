@@ -60,8 +60,8 @@ Tensor last_rows(const Sequences& query, std::span<const std::int64_t> heads) {
 constexpr const char* kNorms[] = {"q_norm.", "k_norm."};
 
 struct InputRows {
-  InputRows(const std::string& name, const TensorView& x, std::int64_t size)
-      : rows(name, x, size), packed(rows.view()) {}
+  InputRows(const std::string& name, const TensorView& x, std::int64_t size, WeightStorage storage)
+      : rows(name, x, size), packed(rows.view(), storage) {}
 
   LayerRows rows;
   PackedRows packed;
@@ -72,6 +72,7 @@ struct InputRows {
 MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights,
                                        const std::string& scope)
     : config_(checked_config(config)),
+      storage_(weights.storage()),
       layout_(std::make_shared<const HeadLayout>(head_layout(config_))),
       out_({.in = config_.heads * config_.head_dim,
             .out = config_.out_dim,
@@ -239,7 +240,9 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
   const Tensor& merged = saved.merged;
   MultiHeadAttentionOptions own = options;
   own.mask = mask_of(options);
-  attend_heads(middle(inputs, saved), saved.merged, log_sum_exp, own, observer);
+  HeadAttention heads = middle(inputs, saved);
+  if (storage_ == WeightStorage::reduced && !keeps) heads.precision = Precision::reduced;
+  attend_heads(heads, saved.merged, log_sum_exp, own, observer);
   const Dims& shape = inputs.query.rows.shape();
   Tensor out = Tensor::uninitialized(with_last(shape, config_.out_dim), merged.dtype());
   out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
@@ -287,7 +290,9 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
       }
     }
     const std::string name = std::string("multi_head_attention: ") + kRoles[role];
-    if (rows_of[role] == nullptr) rows_of[role] = &packed.emplace_back(name, rows, input_dim(config_, role)).packed;
+    if (rows_of[role] == nullptr) {
+      rows_of[role] = &packed.emplace_back(name, rows, input_dim(config_, role), storage_).packed;
+    }
     heads_backward(*rows_of[role], head_weights(role, unpacked), *projected[role], head_gradients(role),
                    *outputs[role] ? output_rows(name, "its gradient", *outputs[role], rows.shape()) : *outputs[role],
                    options.threads);

@@ -125,8 +125,8 @@ const Embedding& TransformerEncoderDecoder::table_of(const Side& side) const {
 Embedding& TransformerEncoderDecoder::table_of(Side& side) { return side.table ? *side.table : *shared_; }
 
 TransformerEncoderDecoder TransformerEncoderDecoder::initial(const TransformerEncoderDecoderConfig& config,
-                                                             std::uint64_t seed) {
-  Weights weights = initial_weights(seed);
+                                                             std::uint64_t seed, WeightStorage storage) {
+  Weights weights = initial_weights(seed, Dtype::f32, storage);
   TransformerEncoderDecoder model(config, weights);
   model.table_of(model.target_).update([&](const std::string&, Parameter& table) {
     std::fill_n(table.value.data<float>() + config.padding * config.model_dim, config.model_dim, 0.0f);

@@ -31,7 +31,7 @@ class VitFolder {
   // Without labels if the folder has no classifier.
   const VitConfig& config() const { return config_; }
   // Under our names; the folder must outlive them.
-  Weights weights() { return tensors_.weights(); }
+  Weights weights(WeightStorage storage) { return tensors_.weights(storage); }
 
  private:
   VitConfig config_;
@@ -239,9 +239,9 @@ VitConfig Vit::read_config(const std::string& folder) { return read_vit_config(f
 
 VitConfig Vit::check(const std::string& folder) { return VitFolder(folder).config(); }
 
-Vit Vit::load(const std::string& folder) {
+Vit Vit::load(const std::string& folder, WeightStorage storage) {
   VitFolder files(folder);
-  Weights weights = files.weights();
+  Weights weights = files.weights(storage);
   return Vit(files.config(), weights);
 }
 
@@ -262,8 +262,8 @@ Vit::Vit(const VitConfig& config, Weights& weights)
   classifier_bias_.value = weights.take(kBias, {labels});
 }
 
-Vit Vit::initial(const VitConfig& config, std::uint64_t seed) {
-  Weights weights = initial_weights(seed);
+Vit Vit::initial(const VitConfig& config, std::uint64_t seed, WeightStorage storage) {
+  Weights weights = initial_weights(seed, Dtype::f32, storage);
   return Vit(config, weights);
 }
 

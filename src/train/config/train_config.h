@@ -31,8 +31,9 @@ class TrainedModel {
 
   virtual std::int64_t positions() const = 0;
   virtual void set_tokens(const EncoderDecoderTokens& tokens) = 0;  // but for the positions, which the config says
-  virtual std::unique_ptr<EncoderDecoder> initial(std::uint64_t seed) const = 0;
-  virtual std::unique_ptr<EncoderDecoder> load(const std::string& folder) const = 0;  // nullptr: of another config
+  virtual std::unique_ptr<EncoderDecoder> initial(std::uint64_t seed, WeightStorage storage) const = 0;
+  // nullptr: of another config
+  virtual std::unique_ptr<EncoderDecoder> load(const std::string& folder, WeightStorage storage) const = 0;
   virtual const char* own_type() const = 0;                         // model_type where no class of transformers fits
   virtual std::map<std::string, std::string> identity() const = 0;  // every member of the config by name
 };
@@ -51,11 +52,11 @@ class TrainedModelOf : public TrainedModel {
     config.padding = tokens.padding;
     config.start = tokens.start;
   }
-  std::unique_ptr<EncoderDecoder> initial(std::uint64_t seed) const override {
-    return std::make_unique<Model>(Model::initial(config, seed));
+  std::unique_ptr<EncoderDecoder> initial(std::uint64_t seed, WeightStorage storage) const override {
+    return std::make_unique<Model>(Model::initial(config, seed, storage));
   }
-  std::unique_ptr<EncoderDecoder> load(const std::string& folder) const override {
-    auto model = std::make_unique<Model>(Model::load(folder));
+  std::unique_ptr<EncoderDecoder> load(const std::string& folder, WeightStorage storage) const override {
+    auto model = std::make_unique<Model>(Model::load(folder, storage));
     return model->config() == config ? std::move(model) : nullptr;
   }
   const char* own_type() const override;

@@ -28,6 +28,11 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
       K::integer(
           {"training", "warmup", "updates", "Updates in which the learning rate rises from 0 to the highest."},
           [](C& c) -> auto& { return c.training.schedule.warmup; }, 0),
+      K::choice(
+          {"training", "precision", "-",
+           "Of the products of layers; reduced rounds their factors to bf16. Weights, Adam and attention stay exact."},
+          [](C& c) -> auto& { return c.training.precision; },
+          {{"exact", Precision::exact}, {"reduced", Precision::reduced}}),
       K::integer(
           {"training", "accumulate", "batches", "Batches whose gradients make one update."},
           [](C& c) -> auto& { return c.training.accumulate; }, 1),
