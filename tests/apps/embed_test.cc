@@ -31,10 +31,13 @@ TEST(Embed, SaysWhatItCutsOffWithAnyWeights) {
   const TinyBert model;
   model.put("model/sentence_bert_config.json", R"({"max_seq_length": 3})");
   std::vector<float> full;
-  for (const auto& [weights, least] :
-       {std::pair("f32", 1.0), {"bf16", 0.9999}, {"int8_groups", 0.995}, {"int8", 0.96}}) {
-    SCOPED_TRACE(weights);
-    const std::string command = std::string("embed --model model --weights ") + weights;
+  for (const auto& [option, least] : {std::pair("--weights f32", 1.0),
+                                      {"--weights bf16", 0.9999},
+                                      {"--precision reduced", 0.9999},
+                                      {"--weights int8_groups", 0.995},
+                                      {"--weights int8", 0.96}}) {
+    SCOPED_TRACE(option);
+    const std::string command = std::string("embed --model model ") + option;
     const Surroundings around{.input = "a b a b b\na b a\nb\na a a b\n"};
     const Outcome plain = model.run(command, around), json = model.run(command + " --json", around);
     EXPECT_EQ(json.err, "qkv embed: 3 tokens of 2 texts are cut off; the model reads at most 3 of a text\n");

@@ -27,7 +27,8 @@ Json first_of(const Json& answer) { return answer.at("translations").at(0); }
 TEST(Translate, OneLineForEachInOrder) {
   const std::string text = "You are welcome\r\n\n" + repeated("Thank you\nYou are welcome\n", 25) + "Thank you";
   for (const std::string options :
-       {"--threads 1", "--threads 3", "--weights bf16", "--weights int8", "--weights int8_groups"}) {
+       {"--threads 1", "--threads 3", "--weights bf16", "--weights int8", "--weights int8_groups",
+        "--precision reduced", "--precision reduced --weights bf16"}) {
     EXPECT_EQ(text_of("translate " + options, {.input = text}),
               "De nada\n\n" + repeated("Gracias\nDe nada\n", 25) + "Gracias\n");
   }

@@ -40,6 +40,7 @@ TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
   EXPECT_GT(bytes, 60 * kMebibyte);
   expect_memory([&] { return build(WeightStorage::full); }, bytes, table);
   expect_memory([&] { return build(WeightStorage::bf16); }, layers / 2 + table, table);
+  expect_memory([&] { return build(WeightStorage::reduced); }, layers / 2 + table, table);
   // In groups of 32 a weight of 8 bits has a scale and a sum beside it, of 4 bytes each.
   expect_memory([&] { return build(WeightStorage::int8_groups); }, layers * 5 / 16 + table, table);
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
@@ -72,7 +73,8 @@ void expect_each_as_alone(const Embedder& embedder) {
 }
 
 TEST_F(MiniLm, EachEmbeddingIsAsAloneOnAnyNumberOfThreads) {
-  for (const WeightStorage storage : {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8_groups}) {
+  for (const WeightStorage storage :
+       {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8_groups, WeightStorage::reduced}) {
     expect_each_as_alone(Embedder::load(minilm_folder(), storage));
   }
 }
@@ -117,6 +119,21 @@ TEST_F(MiniLm, FewerBitsStayNear) {
   };
   EXPECT_GE(of(WeightStorage::int8_groups).front(), 0.995);
   EXPECT_GE(of(WeightStorage::bf16).front(), 0.9999);
+  EXPECT_GE(of(WeightStorage::reduced).front(), 0.9999);
+}
+
+// Of no target alone: a search may embed its texts on one CPU and its questions on another.
+TEST_F(MiniLm, ReducedEmbeddingsAreTheSameOnEveryTargetWithFusedMultiplyAdd) {
+  const auto texts = golden_sentences();
+  std::optional<Tensor> first;
+  for (const Target& target : targets()) {
+    if (!target.usable || !target.fused) continue;
+    select_target(target.name);
+    const Tensor own = Embedder::load(minilm_folder(), WeightStorage::reduced).embed(texts);
+    if (!first) first = own;
+    EXPECT_TRUE(testing::same_bits(own, *first)) << target.name;
+  }
+  select_target("");
 }
 
 TEST_F(MiniLm, SlowAgreesWithTransformersOnManyTexts) {

@@ -246,7 +246,7 @@ X = numpy.zeros((2, 3, 4), "f4")
         ({"memory_limit": 1}, ValueError, "memory_limit is 1"),
         ({"softcap": 1.0}, TypeError, "unexpected keyword argument 'softcap'"),
         ({"dropout": 0.5}, ValueError, "dropout needs a seed"),
-        ({"precision": "low"}, ValueError, 'must be one of "exact", "reduced"'),
+        ({"precision": "low"}, ValueError, 'must be one of "exact", "reduced", "reduced_pairs"'),
         ({"weights": True}, TypeError, "unexpected keyword argument 'weights'"),
         ({"return_lse": 1}, TypeError, "return_lse must be True or False"),
         ({"threads": 0}, ValueError, "threads must be a number from 1, or None"),

@@ -108,7 +108,7 @@ def test_options_are_those_of_encode():
 def test_a_model_is_read_once(embed, monkeypatch):
     opened = []
     monkeypatch.setattr(qkv.batches, "_models", {})
-    monkeypatch.setattr(qkv.batches.Embed, "_open", lambda folder, weights: opened.append((folder, weights)) or qkv.Embedder(folder))
+    monkeypatch.setattr(qkv.batches.Embed, "_open", lambda folder, weights, precision: opened.append((folder, weights)) or qkv.Embedder(folder))
     for _ in range(3):
         pickle.loads(pickle.dumps(embed))({"text": REAL})
     fewer = qkv.batches.Embed(ENCODER, weights="int8")

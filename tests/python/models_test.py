@@ -69,8 +69,8 @@ def test_tokenizer_reads_back_what_it_wrote():
 
 
 def test_pickles_as_folder_and_options(translator):
-    again = pickle.loads(pickle.dumps(qkv.Translator(MODEL, weights="int8", threads=2)))
-    assert again.weights == "int8" and again.threads == 2
+    again = pickle.loads(pickle.dumps(qkv.Translator(MODEL, weights="bf16", precision="reduced", threads=2)))
+    assert again.weights == "bf16" and again.precision == "reduced" and again.threads == 2
 
 
 def test_program_prints_its_version_and_exit_codes():
@@ -100,8 +100,16 @@ def test_encode_does_not_depend_on_the_batch():
         assert (near != whole).any() and (near * whole).sum(axis=1).min() >= least
         assert (numpy.stack([fewer.encode(text) for text in texts]) == near).all()
         assert (pickle.loads(pickle.dumps(fewer)).encode(texts) == near).all()
+    reduced = qkv.Embedder(MINILM, precision="reduced")
+    near = reduced.encode(texts)
+    assert (near != whole).any() and (near * whole).sum(axis=1).min() >= 0.9999
+    assert (pickle.loads(pickle.dumps(reduced)).encode(texts) == near).all()
     with pytest.raises(ValueError, match="weights must be"):
         qkv.Embedder(MINILM, weights="int4")
+    with pytest.raises(ValueError, match="precision must be"):
+        qkv.Embedder(MINILM, precision="low")
+    with pytest.raises(ValueError, match="precision: reduced rounds weights to bf16"):
+        qkv.Embedder(MINILM, weights="int8", precision="reduced")
     with pytest.raises(TypeError, match=r"texts\[0\]"):
         embedder.encode([1])
 

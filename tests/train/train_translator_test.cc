@@ -11,8 +11,10 @@
 #include "qkv/files.h"
 #include "qkv/models/transformer_encoder_decoder.h"
 #include "qkv/pipelines/translator.h"
+#include "qkv/target.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
+#include "qkv/threads.h"
 #include "train/data/training_pairs.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
@@ -238,6 +240,31 @@ TEST_F(TrainTranslator, WritesAnotherTypeOfTheSameWeights) {
   train_translator(files_);
   EXPECT_LT(weights().size(), before * 6 / 10);
   expect_contains(test::slurp(files_.out + "/config.json"), "float16");
+}
+
+// On any number of threads, on every target with fused multiply-add, and cut off and resumed; weights are those of f32,
+// not numbers that bf16 holds.
+TEST_F(TrainTranslator, ReducedHasTheSameBitsHoweverItIsCut) {
+  const std::string exact = weights_of_training_into("exact");
+  configure("\"steps\"", "\"precision\": \"reduced\", \"steps\"");
+  const std::string whole = weights_of_training_into("whole");
+  EXPECT_NE(whole, exact);
+  for (const Target& target : targets()) {
+    if (!target.usable || !target.fused) continue;
+    select_target(target.name);
+    set_threads(target.selected ? 3 : 1);
+    EXPECT_EQ(weights_of_training_into(target.name), whole) << target.name;
+  }
+  set_threads(0);
+  select_target("");
+  files_.out = folder_ / "cut";
+  for (const int step : {3, 7}) EXPECT_THROW(train_translator(files_, Stopper(step).options()), Stopped);
+  train_translator(files_);
+  EXPECT_EQ(weights(), whole);
+  for (const auto& [name, tensor] : read_safetensors(files_.out + "/model.safetensors").tensors) {
+    if (!name.ends_with("fc1.weight")) continue;
+    EXPECT_NE(convert(convert(tensor, Dtype::bf16), Dtype::f32).data<float>()[0], tensor.data<float>()[0]) << name;
+  }
 }
 
 }  // namespace
