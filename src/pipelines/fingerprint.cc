@@ -68,10 +68,13 @@ class Fingerprint {
   std::string text() {
     const auto all = targets();
     const auto selected = std::ranges::find_if(all, &Target::selected);
-    const auto word = std::ranges::find(kWeightStorages, storage_, &std::pair<std::string_view, WeightStorage>::second);
+    const bool is_reduced = storage_ == WeightStorage::reduced;
+    const auto word = std::ranges::find(kWeightStorages, is_reduced ? WeightStorage::bf16 : storage_,
+                                        &std::pair<std::string_view, WeightStorage>::second);
     constexpr std::size_t kDigits = 32;
-    return fmt::format("qkv{}-{}-{}-exact-{}", kArithmetic, selected->fused ? "fused" : "unfused",
-                       numbers_ == Dtype::f64 ? "f64" : word->first, digest_.hexadecimal().substr(0, kDigits));
+    return fmt::format("qkv{}-{}-{}-{}-{}", kArithmetic, selected->fused ? "fused" : "unfused",
+                       numbers_ == Dtype::f64 ? "f64" : word->first, is_reduced ? "reduced" : "exact",
+                       digest_.hexadecimal().substr(0, kDigits));
   }
 
  private:

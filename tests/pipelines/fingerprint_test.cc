@@ -223,6 +223,7 @@ TEST(Fingerprint, SaysStorageAndClass) {
   }
   std::ranges::sort(all);
   EXPECT_EQ(std::ranges::unique(all).begin(), all.end());
+  EXPECT_NE(fingerprint_of(folder, WeightStorage::reduced).find("-bf16-reduced-"), std::string::npos);
   EXPECT_TRUE(fingerprint_of(folder).starts_with("qkv" + std::to_string(kArithmetic) + "-"));
 }
 
