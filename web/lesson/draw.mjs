@@ -1,11 +1,11 @@
 // web/lesson/draw.mjs [--check]: draws the pictures of docs/lesson/README.md from what build/release/bin/qkv says; with
 // --check compares them with the committed ones instead.
 import { readFileSync, writeFileSync } from "node:fs";
-import { not_told, patches, transformer } from "./figures_models.mjs";
+import { not_told, patches, transformer, writes } from "./figures_models.mjs";
 import { eight_steps, heads, masks, root } from "./figures_steps.mjs";
 import { near_and_far, roles, why } from "./figures_ways.mjs";
 
-const pictures = { why, roles, near_and_far, eight_steps, root, masks, heads, transformer, not_told, patches };
+const pictures = { why, roles, near_and_far, eight_steps, root, masks, heads, transformer, not_told, patches, writes };
 
 let differ = 0;
 for (const [name, draw] of Object.entries(pictures)) {

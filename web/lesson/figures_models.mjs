@@ -1,4 +1,4 @@
-// Whole models: the Transformer around attention, what weights do not tell, patches of a picture.
+// Whole models: the Transformer around attention, what weights do not tell, patches of a picture, a model that writes.
 import { readFileSync } from "node:fs";
 import { explain } from "./program.mjs";
 import { arrow, bar, box, line, map, picture, shares, text } from "./svg.mjs";
@@ -93,5 +93,51 @@ export function patches() {
     shares(180, 260, best.patches, 48),
     text(16, 384, "The darker, the more of the class token's attention;", { size: 11.5 }),
     text(16, 401, `the darkest patch of that head has ${Math.max(...best.patches.flat()).toFixed(3)}.`, { size: 11.5 }),
+  ]);
+}
+
+// Of SmolLM2, from what smollm2.mjs keeps.
+export function writes() {
+  const { model, tokens, induction, guesses, next } = JSON.parse(readFileSync(new URL("smollm2.json", import.meta.url), "utf8"));
+  const group = model.heads / model.kv_heads;
+  const step = 328 / model.heads;
+  const size = model.model_dim / model.heads;
+  const top = 176,
+    cell = 14;
+  const lower = top + tokens.length * cell + 42;
+  const shown = [29, 28, 27, 26, 24, 22, 18, 12, 3];
+  return picture(lower + shown.length * 20 + 12, [
+    text(16, 22, `${model.heads} heads of queries share ${model.kv_heads} of keys and values`, { is: "p-ink p-strong" }),
+    Array.from({ length: model.heads }, (_, h) => {
+      const x = 16 + h * step;
+      const to = 16 + (Math.floor(h / group) + 0.5) * group * step;
+      return [
+        box(x, 32, step - 6, 24, "query", 0.2),
+        text(x + step / 2 - 3, 48, h, { size: 11, at: "middle" }),
+        line([[x + step / 2 - 3, 56], [to - 3, 78]], "key"),
+      ];
+    }),
+    Array.from({ length: model.kv_heads }, (_, g) => [
+      box(16 + g * group * step, 78, (group * step - 10) / 2, 24, "key", 0.2),
+      text(16 + g * group * step + (group * step - 10) / 4, 94, `keys ${g}`, { size: 11, at: "middle" }),
+      box(16 + g * group * step + (group * step - 6) / 2, 78, (group * step - 10) / 2, 24, "value", 0.2),
+      text(16 + g * group * step + (group * step - 6) * 0.75, 94, `values ${g}`, { size: 11, at: "middle" }),
+    ]),
+    text(16, 122, `A token takes ${2 * model.kv_heads * size} numbers of cache in each of ${model.layers} layers.`, { size: 11 }),
+    text(16, 150, `Layer ${induction.layer}, head ${induction.head}: what followed last time?`, { is: "p-ink p-strong" }),
+    text(16, 167, "A row for each token read, a column for each key", { size: 11.5, is: "p-faint" }),
+    tokens.map((token, i) => text(78, top + i * cell + 11, token.replace("##", ""), { size: 11, at: "end" })),
+    map(84, top, induction.weights.map((row, i) => row.slice(0, i + 1)), cell),
+    [8, 9, 11].map((i) => {
+      const row = induction.weights[i];
+      const best = row.indexOf(Math.max(...row));
+      return text(262, top + i * cell + 11, `${row[best].toFixed(3)} to ${tokens[best]}`, { size: 11, role: "weight" });
+    }),
+    text(16, lower - 16, "What each layer would have written next", { is: "p-ink p-strong" }),
+    shown.map((layer, n) => {
+      const { token, probability } = guesses[layer];
+      const role = token === next.token ? "output" : "none";
+      return bar(16, lower + n * 20 - 6, `${layer} ${token}`, probability, probability * 200, role, probability.toFixed(3));
+    }),
   ]);
 }
