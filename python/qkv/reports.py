@@ -154,7 +154,7 @@ def head_view(
     decoder_tokens: Sequence[str] | None = None,
     include_layers: Iterable[int] | None = None,
     html_action: Literal["view", "return"] = "view",
-) -> Report | None:
+) -> Any:
     """bertviz's head_view: one head as lines between tokens, and all others beside it.
 
     Arguments as there. "view" shows it where IPython runs, "return", and anything elsewhere, gives the Report, whose data
@@ -190,8 +190,8 @@ def model_view(
     include_layers: Iterable[int] | None = None,
     include_heads: Iterable[int] | None = None,
     html_action: Literal["view", "return"] = "view",
-) -> Report | None:
-    """bertviz's model_view: every head of every layer as a small map, one of them large. Arguments as there."""
+) -> Any:
+    """bertviz's model_view: every head of every layer as a small map, one of them large. Arguments as there, results as head_view()'s."""
     if display_mode not in ("light", "dark"):
         raise ValueError(f'model_view: display_mode must be "light" or "dark", got {display_mode!r}')
     attentions = _of_views(

@@ -125,3 +125,20 @@ def test_ctrl_c_ends_writing(generator, streams):
         time.sleep(0.01)
     assert threading.active_count() == count
     assert generator.generate("A cat", max_new_tokens=2).end == "length"
+
+
+def test_weights_of_heads_are_of_the_passes_that_wrote():
+    generator = qkv.Generator(GOLDEN / "llama")
+    prompts = [[3, 1, 4, 1], [5, 9]]
+    plain = generator.generate(prompts, max_new_tokens=6)
+    asked = generator.generate(prompts, max_new_tokens=6, heads=[(1, 3), (0, 0)])
+    assert [each.ids for each in asked] == [each.ids for each in plain] and plain[0].weights == []
+    for prompt, text in zip(prompts, asked, strict=True):
+        assert [weights.shape for weights in text.weights] == [(6, len(prompt) + 5)] * 2
+        for weights in text.weights:
+            numpy.testing.assert_allclose(weights.sum(1), 1, atol=1e-6)
+            assert all((row[len(prompt) + i :] == 0).all() for i, row in enumerate(weights))
+    with pytest.raises(ValueError, match=r"there is no head 2.0; the layers are 0 to 1, the heads 0 to 3"):
+        generator.generate(prompts, heads=[(2, 0)])
+    with pytest.raises(ValueError, match=r"heads must be pairs \(layer, head\), got \[2\]"):
+        generator.generate(prompts, heads=[2, 0])
