@@ -168,7 +168,8 @@ std::vector<Option> model_options(ModelOptions& options) {
       {"--token", text(options.token, "TOKEN"),
        "with --layer and --head: show the computation of this token step by step; its text (first match) or its "
        "number. With --text alone: how much it depends on each key and each head, by weight, value norm, gradient, "
-       "rollout and knock-out; for a translation, a token of the output. With --image alone: where this token looks, "
+       "rollout and knock-out; of a model that writes, a token that it wrote. With --image alone: where this token "
+       "looks, "
        "\"class\" or "
        "a patch by row and column, \"3,4\" (default: class)"},
       {"--weights", flag(options.weights),
