@@ -164,7 +164,9 @@ function alignments(
 export function translation_view(heads: Heads, translation: Translation, screen: Screen): Shown {
   const target = heads.sequences.find((one) => one.name === "target") ?? (heads.sequences[0] as Sequence);
   const last = Math.max(0, Math.min(target.tokens.length, translation.written.length) - 1);
-  const token = clamp(screen.address.token, 0, last);
+  // At first what was written, not the prompt.
+  const first = translation.continues ? target.word_of.findIndex((of_word) => of_word >= 0) : 0;
+  const token = clamp(screen.address.token < 0 ? first : screen.address.token, 0, last);
   const written = translation.written[token];
   const word = target.word_of[token] ?? -1;
   const { continues } = translation;

@@ -26,6 +26,15 @@ test("the token that is chosen shows what it came from and what else there was",
   await close();
 });
 
+test("at first the first token that was written is chosen, not the prompt", async () => {
+  const prompted = structuredClone(data);
+  const target = prompted.sequences.find((one) => one.name === "target");
+  target.word_of = target.word_of.map((_, i) => i - 3).map((of_word) => Math.max(-1, of_word));
+  const { page, close } = await open(report_of(prompted));
+  assert.equal(await page.locator(".sentence .now").innerText(), target.tokens[3]);
+  await close();
+});
+
 test("heads are sorted by what they do with copies, where a query sees no later key", async () => {
   const { page, close } = await open(report_of(data), { hash: "#view=heads&head=0.1" });
   const options = await page.getByLabel("Sorted by").locator("option").allInnerTexts();
