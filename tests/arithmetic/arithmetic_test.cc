@@ -2,6 +2,7 @@
 // have the same bits, too, but for sums over queries. docs/arithmetic.md says which bits.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 #include <fstream>
 #include <sstream>
@@ -78,6 +79,27 @@ TEST(Arithmetic, HasTheKnownDigestsOnEveryTargetWithFusedMultiplyAdd) {
       if (std::getenv("QKV_DIGESTS") != nullptr) layers[found.name] = found.digest;
     }
     if (const char* path = std::getenv("QKV_DIGESTS")) std::ofstream(path) << text_of(layers);
+  }
+  select_target("");
+}
+
+// Wherever the key is whose logit it is, unless it is hidden.
+TEST(Arithmetic, ALogitThatIsNanMakesTheLargestNan) {
+  constexpr std::int64_t kKeys = 150;
+  Random random(3);
+  const Tensor q = normal(random, {1, 7, 8}), k = normal(random, {1, kKeys, 8});
+  const Tensor length = Tensor::of<std::int32_t>({1}, {140});
+  for (const Target& target : targets()) {
+    if (!target.usable) continue;
+    select_target(target.name);
+    for (const std::int64_t key : {0, 1, 2, 3, 4, 6, 11, 127, 128, 139, 140, 149}) {
+      Tensor keys = Tensor::copy(k), out = filled(q.shape(), 0), largest = filled({1, 7}, 0);
+      keys.data<float>()[key * 8 + 3] = static_cast<float>(kNan);
+      attention(q, keys, k, out, {.mask = Mask::lengths(length)}, {.row_maximum = largest});
+      for (int i = 0; i < 7; ++i) {
+        EXPECT_EQ(std::isnan(largest.data<float>()[i]), key < 140) << target.name << ", key " << key;
+      }
+    }
   }
   select_target("");
 }

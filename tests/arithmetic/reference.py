@@ -66,6 +66,8 @@ QUARTERS = [from_word(word) for word in (0x3F800000, 0x3F9837F0, 0x3FB504F3, 0x3
 
 
 def exp2(x):
+    if x != x:
+        return x
     if x < -126:
         return 0.0
     magic = 1.5 * 2**21
@@ -339,7 +341,7 @@ def main():
         cases = json.load(file)
     for case in cases:
         computed, given = compute(case), [from_word(word) for word in case["out"]]
-        wrong = [i for i, (a, b) in enumerate(zip(computed, given)) if a != b]
+        wrong = [i for i, (a, b) in enumerate(zip(computed, given)) if a != b and (a == a or b == b)]
         if wrong or len(computed) != len(given):
             failed += 1
             print(f"{case['name']}: {len(wrong)} of {len(given)} numbers differ, the first at {wrong[0]}: "

@@ -33,11 +33,29 @@ struct Visible {
   std::int64_t left = -1, right = -1, length = 0;
 };
 
+// Elements that are not finite: by row and column.
+struct Infinite {
+  std::int64_t row, column;
+  double value;
+};
+struct InfiniteElements {
+  std::vector<Infinite> keys{}, values{};
+};
+
+void put(const std::vector<Infinite>& elements, Tensor& rows) {
+  for (const Infinite& each : elements) {
+    rows.data<float>()[each.row * rows.size(-1) + each.column] = static_cast<float>(each.value);
+  }
+}
+
 json attention_case(const std::string& name, std::int64_t queries, std::int64_t keys, std::int64_t size, double scale,
-                    Visible visible, Precision precision = Precision::exact) {
+                    Visible visible, const InfiniteElements& infinite = {}, Precision precision = Precision::exact) {
   Random random(static_cast<std::uint64_t>(queries + keys + size));
   const Dims of_queries{1, 1, queries, size}, of_keys{1, 1, keys, size};
-  const Tensor q = normal(random, of_queries, Dtype::f32, 3), k = normal(random, of_keys), v = normal(random, of_keys);
+  const Tensor q = normal(random, of_queries, Dtype::f32, 3);
+  Tensor k = normal(random, of_keys), v = normal(random, of_keys);
+  put(infinite.keys, k);
+  put(infinite.values, v);
   Tensor out = filled(of_queries, 0), row = filled({1, 1, queries}, 0),
          lengths = Tensor::of<std::int32_t>({1}, {static_cast<std::int32_t>(keys)});
   AttentionOptions options;
@@ -114,20 +132,27 @@ TEST(ArithmeticReference, PlainPythonHasTheSameBits) {
     if (!target.usable || !target.fused) continue;
     SCOPED_TRACE(target.name);
     select_target(target.name);
-    const json cases{attention_case("plain", 11, 70, 24, 0.2, {}),
-                     attention_case("causal", 30, 30, 9, 0.5, {.right = 0}),
-                     attention_case("window", 20, 150, 16, -0.3, {.left = 7, .right = 90}),
-                     attention_case("lengths", 3, 1100, 8, 0.4, {.length = 1061}),
-                     attention_case("single query", 1, 1300, 33, 0.25, {}),
-                     attention_case("single query, negative scale", 1, 45, 16, -0.25, {.length = 31}),
-                     norm_case("layer norm", 75, true),
-                     norm_case("rms norm", 64, false),
-                     gelu_case(),
-                     linear_case(530, 7)};
-    const json reduced{attention_case("plain", 3, 70, 24, 0.2, {}, Precision::reduced),
-                       attention_case("causal", 34, 34, 9, 0.5, {.right = 0}, Precision::reduced),
-                       attention_case("window", 3, 150, 70, -0.3, {.left = 7, .right = 90}, Precision::reduced),
-                       attention_case("lengths", 2, 1100, 8, 0.4, {.length = 1061}, Precision::reduced),
+    const json cases{
+        attention_case("plain", 11, 70, 24, 0.2, {}),
+        attention_case("causal", 30, 30, 9, 0.5, {.right = 0}),
+        attention_case("window", 20, 150, 16, -0.3, {.left = 7, .right = 90}),
+        attention_case("lengths", 3, 1100, 8, 0.4, {.length = 1061}),
+        attention_case("single query", 1, 1300, 33, 0.25, {}),
+        attention_case("single query, negative scale", 1, 45, 16, -0.25, {.length = 31}),
+        attention_case("infinite keys", 9, 140, 8, 0.3, {}, {.keys = {{13, 2, -kInfinity}}}),
+        attention_case("keys that overflow", 9, 140, 8, 0.3, {}, {.keys = {{13, 2, -3e38}, {131, 2, 1e38}}}),
+        attention_case("infinite values", 9, 140, 8, 0.3, {.right = 70},
+                       {.values = {{5, 1, kInfinity}, {66, 2, -kInfinity}, {100, 3, kInfinity}}}),
+        attention_case("single query, infinite keys and values", 1, 140, 8, 0.3, {},
+                       {.keys = {{13, 2, -kInfinity}}, .values = {{5, 1, kInfinity}}}),
+        norm_case("layer norm", 75, true),
+        norm_case("rms norm", 64, false),
+        gelu_case(),
+        linear_case(530, 7)};
+    const json reduced{attention_case("plain", 3, 70, 24, 0.2, {}, {}, Precision::reduced),
+                       attention_case("causal", 34, 34, 9, 0.5, {.right = 0}, {}, Precision::reduced),
+                       attention_case("window", 3, 150, 70, -0.3, {.left = 7, .right = 90}, {}, Precision::reduced),
+                       attention_case("lengths", 2, 1100, 8, 0.4, {.length = 1061}, {}, Precision::reduced),
                        linear_case(75, 7, WeightStorage::reduced)};
     for (const auto& [script, asked] : {std::pair{"reference.py", cases}, std::pair{"reduced.py", reduced}}) {
       folder.put("cases.json", asked.dump());

@@ -12,6 +12,7 @@
 #include "qkv/pipelines/certify.h"
 #include "qkv/target.h"
 #include "qkv/version.h"
+#include "stop_for_test.h"
 
 namespace qkv {
 namespace {
@@ -285,6 +286,19 @@ TEST(Fingerprint, OfTheEmbedderKnowsTheLengthOfItsCalls) {
   const Embedder embedder = Embedder::load(kGoldenRoot + "encoders/roberta");
   EXPECT_NE(fingerprint(embedder, {.max_length = 5}), fingerprint(embedder));
   EXPECT_EQ(fingerprint(embedder, {.max_length = embedder.max_length()}), fingerprint(embedder));
+}
+
+TEST(Fingerprint, HasTheNumberOfTheDocument) {
+  const std::string document = test::slurp(QKV_SOURCE_DIR "/docs/arithmetic.md");
+  EXPECT_NE(document.find("Arithmetic number " + std::to_string(kArithmetic) + ":"), std::string::npos);
+}
+
+TEST(Fingerprint, EndsWhereverItIsAskedToStop) {
+  const Embedder embedder = Embedder::load(kGoldenRoot + "encoders/roberta");
+  test::expect_stops([&] { fingerprint(embedder, {.threads = 1}); });
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_THROW(fingerprint(embedder, {.threads = 3, .stop = source.get_token()}), Stopped);
 }
 
 TEST(Certificate, ComparesInWords) {

@@ -25,7 +25,11 @@ double weight_at(const RowInDoubles& row, double key) {
 }
 
 double maximum_of(const RowInDoubles& row) {
-  return row.logits.empty() ? -HUGE_VAL : *std::max_element(row.logits.begin(), row.logits.end());
+  double largest = -HUGE_VAL;
+  for (const double logit : row.logits) {
+    if (largest < logit || logit != logit) largest = logit;
+  }
+  return largest;
 }
 
 constexpr OutputDescription kOutputs[] = {

@@ -345,9 +345,7 @@ class ForwardBlock {
       top[c] = tops[0][c];
       QKV_UNROLL for (int step = 1; step < kTileSteps; ++step) top[c] = hn::Max(top[c], tops[step][c]);
     }
-    if (HWY_UNLIKELY(wants_row_maximum_)) {
-      QKV_UNROLL for (int step = 0; step < kTileSteps; ++step) raise_row_maximum(column, tops[step]);
-    }
+    if (HWY_UNLIKELY(wants_row_maximum_)) raise_row_maximum(column, tile);
     if (HWY_UNLIKELY(top_keys_.is_on())) top_keys_.add(place.block + place.row, place.vector, tile);
     if (HWY_LIKELY(!state.is_exceeded_by(top, unit_of<kUnit, T>(task_), place.vector))) {
       return weigh<kUnit, kMasked, kTileRows>(place, /*first=*/0, tile, hidden, state);
@@ -406,12 +404,18 @@ class ForwardBlock {
     scale_columns(out + column, kColumns, task_.common->value_dim, factor);
   }
 
+  // NaN stays: hn::Max loses it on some targets.
   template <int kCount>
-  HWY_INLINE void raise_row_maximum(std::int64_t column, const Vec<T> (&top)[kCount]) {
+  HWY_INLINE void raise_row_maximum(std::int64_t column, const Vec<T> (&tile)[kTileRows][kCount]) {
     const Tag<T> d;
     QKV_UNROLL for (int c = 0; c < kCount; ++c) {
       T* at = row_maximum_ + column + c * kLanes<T>;
-      hn::Store(hn::Max(hn::Load(d, at), top[c]), d, at);
+      Vec<T> largest = hn::Load(d, at);
+      QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+        const Vec<T> x = tile[r][c];
+        largest = hn::IfThenElse(hn::Or(hn::Lt(largest, x), hn::IsNaN(x)), x, largest);
+      }
+      hn::Store(largest, d, at);
     }
   }
 
