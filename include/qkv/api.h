@@ -1,4 +1,5 @@
-// QKV_API marks what the shared library exports; everything else in it is hidden.
+/// \file
+/// QKV_API marks what the shared library exports; everything else in it is hidden.
 #pragma once
 
 #if defined(__GNUC__)

@@ -1,5 +1,6 @@
-// Matrix products of layers, on the attention kernel's tile. The sum over k has one fixed order, so that a row of the
-// result has the same bits for any number of rows beside it and any number of threads.
+/// \file
+/// Matrix products of layers, on the attention kernel's tile. The sum over k has one fixed order, so that a row of the
+/// result has the same bits for any number of rows beside it and any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -11,50 +12,50 @@
 
 namespace qkv {
 
-// How the numbers of a packed matrix are kept.
+/// How the numbers of a packed matrix are kept.
 enum class WeightStorage {
-  full,  // as they are
-  bf16,  // rounded to the nearest; products and sums in f32
-  // Whole numbers from -127 to 127 in units of each column's max|b| / 127. A product rounds the rows of `a` in the same
-  // way and sums whole numbers: the result has the same bits on every target. k at most 65,536.
+  full,  ///< as they are
+  bf16,  ///< rounded to the nearest; products and sums in f32
+  /// Whole numbers from -127 to 127 in units of each column's max|b| / 127. A product rounds the rows of `a` in the
+  /// same way and sums whole numbers: the result has the same bits on every target. k at most 65,536.
   int8,
-  // Whole numbers in groups of 32 along k, each with units of its own: of a column of b -64 to 64, in the unit near
-  // max|b| / 64 that errs least; of a row of `a` 0 to 255, in units of (max(a, 0) - min(a, 0)) / 255 from the minimum
-  // on. Groups are summed in f32, in their order: the same bits on every target.
+  /// Whole numbers in groups of 32 along k, each with units of its own: of a column of b -64 to 64, in the unit near
+  /// max|b| / 64 that errs least; of a row of `a` 0 to 255, in units of (max(a, 0) - min(a, 0)) / 255 from the minimum
+  /// on. Groups are summed in f32, in their order: the same bits on every target.
   int8_groups,
-  // bf16, to which a product rounds the rows of `a`, too: Precision::reduced (attention/precision.h), whose sums have
-  // the same bits on every target with fused multiply-add.
+  /// bf16, to which a product rounds the rows of `a`, too: Precision::reduced (attention/precision.h), whose sums have
+  /// the same bits on every target with fused multiply-add.
   reduced,
 };
 
-// As options name them: a word means one storage everywhere.
+/// As options name them: a word means one storage everywhere.
 inline constexpr std::pair<std::string_view, WeightStorage> kWeightStorages[] = {
     {"f32", WeightStorage::full},
     {"bf16", WeightStorage::bf16},
     {"int8", WeightStorage::int8},
     {"int8_groups", WeightStorage::int8_groups}};
 
-// The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
+/// The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
 class QKV_API PackedMatrix {
  public:
   PackedMatrix() = default;
-  // From [k, n] with any strides, f32 or f64 (f32 alone for fewer bits). For a Linear weight [out, in] pass
-  // weight.transpose(0, 1). `threads` as in MatmulOptions.
+  /// From [k, n] with any strides, f32 or f64 (f32 alone for fewer bits). For a Linear weight [out, in] pass
+  /// weight.transpose(0, 1). `threads` as in MatmulOptions.
   explicit PackedMatrix(const TensorView& matrix, int threads = 0, WeightStorage storage = WeightStorage::full);
 
   std::int64_t rows() const { return rows_; }        // k
   std::int64_t columns() const { return columns_; }  // n
   Dtype dtype() const { return dtype_; }             // of a and out
   WeightStorage storage() const { return storage_; }
-  // Columns from `first` on into [k, n'] with any strides, of dtype(): as they were packed, bit for bit, or what fewer
-  // bits have left of them.
+  /// Columns from `first` on into [k, n'] with any strides, of dtype(): as they were packed, bit for bit, or what fewer
+  /// bits have left of them.
   void unpack(const MutableTensorView& columns, std::int64_t first = 0, int threads = 0) const;
 
   const Tensor& panels() const { return data_; }
-  // [panel][k / group][column][group]
+  /// [panel][k / group][column][group]
   int panel_columns() const { return panel_columns_; }
   int panel_group() const { return panel_group_; }
-  // int8: f32 [n], and i32 [n] of the whole numbers' sums. int8_groups: both [panel][k / 32][column].
+  /// int8: f32 [n], and i32 [n] of the whole numbers' sums. int8_groups: both [panel][k / 32][column].
   const Tensor& column_scales() const { return column_scales_; }
   const Tensor& column_sums() const { return column_sums_; }
 
@@ -73,23 +74,23 @@ class QKV_API PackedMatrix {
 };
 
 struct MatmulOptions {
-  TensorView bias = {};     // [n], added to every row; not given: nothing
-  bool accumulate = false;  // add to what out holds
-  int threads = 0;          // 0: threads()
+  TensorView bias = {};     ///< [n], added to every row; not given: nothing
+  bool accumulate = false;  ///< add to what out holds
+  int threads = 0;          ///< 0: threads()
 };
 
-// out [m, n] = a [m, k] b [k, n] (+ bias). a has any row stride and a unit last one; out likewise.
-// std::invalid_argument if shapes, types or the target of the packing do not fit.
+/// out [m, n] = a [m, k] b [k, n] (+ bias). a has any row stride and a unit last one; out likewise.
+/// std::invalid_argument if shapes, types or the target of the packing do not fit.
 QKV_API void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
                     const MatmulOptions& options = {});
 
-// out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from those of its outputs, a, and its
-// inputs, b. `a` is in full storage; b too, or reduced: `a` is then rounded, too. No bias. std::invalid_argument as
-// above.
+/// out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from those of its outputs, a, and its
+/// inputs, b. `a` is in full storage; b too, or reduced: `a` is then rounded, too. No bias. std::invalid_argument as
+/// above.
 QKV_API void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                                const MatmulOptions& options = {});
 
-// Packs b for this call.
+/// Packs b for this call.
 QKV_API void matmul(const TensorView& a, const TensorView& b, const MutableTensorView& out,
                     const MatmulOptions& options = {});
 

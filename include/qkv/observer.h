@@ -1,4 +1,5 @@
-// Observer: receives named intermediates while a layer or model runs.
+/// \file
+/// Observer: receives named intermediates while a layer or model runs.
 #pragma once
 
 #include <string_view>
@@ -8,11 +9,11 @@
 
 namespace qkv {
 
-// Receives every named intermediate in the order of computation. The view is valid during the call only.
+/// Receives every named intermediate in the order of computation. The view is valid during the call only.
 class QKV_API Observer {
  public:
   virtual ~Observer() = default;
-  // What is not wanted may be left uncomputed, as weights and logits of all pairs are: they are the largest.
+  /// What is not wanted may be left uncomputed, as weights and logits of all pairs are: they are the largest.
   virtual bool wants(std::string_view /*name*/) const { return true; }
   virtual void receive(std::string_view name, const TensorView& value) = 0;
 };

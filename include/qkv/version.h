@@ -1,4 +1,5 @@
-// The version of the library that runs, which headers alone cannot tell.
+/// \file
+/// The version of the library that runs, which headers alone cannot tell.
 #pragma once
 
 #include <string_view>
@@ -7,10 +8,10 @@
 
 namespace qkv {
 
-// MAJOR.MINOR.PATCH.
+/// MAJOR.MINOR.PATCH.
 QKV_API std::string_view version();
 
-// The number of docs/arithmetic.md: versions that share it give f32 and f64 results the same bits.
+/// The number of docs/arithmetic.md: versions that share it give f32 and f64 results the same bits.
 inline constexpr int kArithmetic = 1;
 
 }  // namespace qkv

@@ -1,12 +1,13 @@
-// A user's own mask and a user's own change of the logits, compiled with the user's code: a function of one pair of
-// query and key becomes a loop over a tile of pairs, which the compiler sees as a whole.
-//
-//   const MaskFunction dilated = mask_function([](const Pair& at) { return (at.position - at.key) % 2 == 0; });
-//   const LogitFunction decay = logit_function([](auto logit, const Pair& at) { return logit - 0.1f * at.key; });
-//   attention(q, k, v, out, {.mask = Mask::causal() & Mask::function(dilated), .logit_function = decay});
-//
-// Functions are called from several threads at once, in any order, also more than once and for pairs that other masks
-// hide; they must give the same answer every time. Cost: docs/lab/attention_forward.md.
+/// \file
+/// A user's own mask and a user's own change of the logits, compiled with the user's code: a function of one pair of
+/// query and key becomes a loop over a tile of pairs, which the compiler sees as a whole.
+///
+///     const MaskFunction dilated = mask_function([](const Pair& at) { return (at.position - at.key) % 2 == 0; });
+///     const LogitFunction decay = logit_function([](auto logit, const Pair& at) { return logit - 0.1f * at.key; });
+///     attention(q, k, v, out, {.mask = Mask::causal() & Mask::function(dilated), .logit_function = decay});
+///
+/// Functions are called from several threads at once, in any order, also more than once and for pairs that other masks
+/// hide; they must give the same answer every time. Cost: docs/lab/attention_forward.md.
 #pragma once
 
 #include <concepts>
@@ -19,17 +20,17 @@
 
 namespace qkv {
 
-// A query and a key, by their indices in their sequence.
+/// A query and a key, by their indices in their sequence.
 struct Pair {
-  std::int32_t batch;  // the sequence
-  std::int32_t head;   // of the queries
+  std::int32_t batch;  ///< the sequence
+  std::int32_t head;   ///< of the queries
   std::int32_t query;
   std::int32_t key;
-  std::int32_t position;  // of the query among the keys: p in mask.h
+  std::int32_t position;  ///< of the query among the keys: p in mask.h
 };
 
-// A rectangle of pairs: that of query first.query + i and key first.key + j is at[i * query_step + j * key_step]; one
-// of the steps is 1.
+/// A rectangle of pairs: that of query first.query + i and key first.key + j is at[i * query_step + j * key_step]; one
+/// of the steps is 1.
 template <class Element>
 struct PairTile {
   Pair first;
@@ -38,7 +39,7 @@ struct PairTile {
   Element* at;
 };
 
-// each(element, pair) for every pair of the tile.
+/// each(element, pair) for every pair of the tile.
 template <class Element, class Each>
 void for_each_pair(const PairTile<Element>& tile, const Each& each) {
   const Pair first = tile.first;
@@ -58,7 +59,7 @@ void for_each_pair(const PairTile<Element>& tile, const Each& each) {
   }
 }
 
-// Says of each pair whether the query may attend to the key: 1 or 0.
+/// Says of each pair whether the query may attend to the key: 1 or 0.
 class QKV_API MaskFunction {
  public:
   template <std::predicate<const Pair&> Function>
@@ -76,11 +77,11 @@ class QKV_API MaskFunction {
   void (*fill_)(const void*, const Tile&);
 };
 
-// Gives each logit the value that softmax sees, from that which scale, soft cap and bias made. The logit is a float, a
-// double for f64 inputs: take it as `auto`. What it gives follows IEEE arithmetic: to hide a key, use a mask.
+/// Gives each logit the value that softmax sees, from that which scale, soft cap and bias made. The logit is a float, a
+/// double for f64 inputs: take it as `auto`. What it gives follows IEEE arithmetic: to hide a key, use a mask.
 class QKV_API LogitFunction {
  public:
-  LogitFunction() = default;  // logits stay what they are
+  LogitFunction() = default;  ///< logits stay what they are
 
   template <class Function>
     requires std::is_invocable_r_v<double, const Function&, double, const Pair&>

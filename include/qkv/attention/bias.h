@@ -1,4 +1,5 @@
-// What is added to the logits after scale and soft cap. Biases combine by `+`: at most four views and four tables.
+/// \file
+/// What is added to the logits after scale and soft cap. Biases combine by `+`: at most four views and four tables.
 #pragma once
 
 #include <vector>
@@ -11,18 +12,18 @@ namespace qkv {
 
 class QKV_API Bias {
  public:
-  // Nothing is added.
+  /// Nothing is added.
   Bias() = default;
 
-  // `values`: f32 (f64 for f64 inputs), broadcastable to [batch, heads, q_len, k_len]. Follows IEEE arithmetic: an
-  // infinity or NaN in it reaches the result. Borrowed until the bias's last use.
+  /// `values`: f32 (f64 for f64 inputs), broadcastable to [batch, heads, q_len, k_len]. Follows IEEE arithmetic: an
+  /// infinity or NaN in it reaches the result. Borrowed until the bias's last use.
   static Bias view(TensorView values);
-  // -slope * |p - j|, with p and j as in mask.h. `slopes`: f32 [heads] or [batch, heads]. Borrowed.
-  // Source: Press et al., "Train short, test long" (2021).
+  /// -slope * |p - j|, with p and j as in mask.h. `slopes`: f32 [heads] or [batch, heads]. Borrowed.
+  /// Source: Press et al., "Train short, test long" (2021).
   static Bias alibi(TensorView slopes);
 
-  // table[bucket(p, j)] of the head, or its product with the query, is added: Bias::table(RelativeTable::t5(values)).
-  // Takes no memory of the size of the logits.
+  /// table[bucket(p, j)] of the head, or its product with the query, is added: Bias::table(RelativeTable::t5(values)).
+  /// Takes no memory of the size of the logits.
   static Bias table(const RelativeTable& table);
 
   friend QKV_API Bias operator+(Bias a, const Bias& b);

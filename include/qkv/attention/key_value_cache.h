@@ -1,13 +1,14 @@
-// The keys and values of the tokens that a batch of sequences has seen so far, for attention with new queries.
-//
-//   KeyValueCache cache({.batch = 2, .kv_heads = 8, .head_dim = 64});
-//   cache.append(k, v);                                                        // [batch, kv_heads, new, size]
-//   attention(q, cache, out, {.mask = Mask::causal(Align::bottom_right)});     // q [batch, heads, new, head_dim]
-//   cache.reorder(std::vector<std::int64_t>{1, 1});                            // both continue sequence 1
-//
-// Rows lie in pages of page_rows tokens, which sequences may share: an append writes only its own rows (and copies the
-// other rows of a last page that is shared), reordering copies only table entries, and unused pages are
-// reused. Storage doubles when it is full. Not for use by several threads at once while it changes.
+/// \file
+/// The keys and values of the tokens that a batch of sequences has seen so far, for attention with new queries.
+///
+///     KeyValueCache cache({.batch = 2, .kv_heads = 8, .head_dim = 64});
+///     cache.append(k, v);                                                        // [batch, kv_heads, new, size]
+///     attention(q, cache, out, {.mask = Mask::causal(Align::bottom_right)});     // q [batch, heads, new, head_dim]
+///     cache.reorder(std::vector<std::int64_t>{1, 1});                            // both continue sequence 1
+///
+/// Rows lie in pages of page_rows tokens, which sequences may share: an append writes only its own rows (and copies the
+/// other rows of a last page that is shared), reordering copies only table entries, and unused pages are
+/// reused. Storage doubles when it is full. Not for use by several threads at once while it changes.
 #pragma once
 
 #include <cstdint>
@@ -23,34 +24,34 @@ struct KeyValueCacheConfig {
   std::int64_t batch = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 64;
-  std::int64_t value_dim = 0;  // 0: head_dim
-  Dtype dtype = Dtype::f32;    // rows are stored in this type: f32, f64, bf16 or f16
+  std::int64_t value_dim = 0;  ///< 0: head_dim
+  Dtype dtype = Dtype::f32;    ///< rows are stored in this type: f32, f64, bf16 or f16
   std::int64_t page_rows = 16;
 };
 
 class QKV_API KeyValueCache {
  public:
-  explicit KeyValueCache(const KeyValueCacheConfig& config);  // std::invalid_argument
+  explicit KeyValueCache(const KeyValueCacheConfig& config);  ///< std::invalid_argument
 
   std::int64_t batch() const { return static_cast<std::int64_t>(lengths_.size()); }
-  // Cached keys of sequence b.
+  /// Cached keys of sequence b.
   std::int64_t length(std::int64_t b) const { return lengths_.at(static_cast<std::size_t>(b)); }
 
-  // Appends rows k [batch, kv_heads, new, head_dim] and v [batch, kv_heads, new, value_dim], of any floating type and
-  // strides; the same number for each sequence. std::invalid_argument, with nothing appended, for another shape.
+  /// Appends rows k [batch, kv_heads, new, head_dim] and v [batch, kv_heads, new, value_dim], of any floating type and
+  /// strides; the same number for each sequence. std::invalid_argument, with nothing appended, for another shape.
   void append(const TensorView& k, const TensorView& v);
-  // Packed: k [tokens, kv_heads, head_dim], v alike; sequence b gets the rows offsets[b] <= row < offsets[b + 1].
+  /// Packed: k [tokens, kv_heads, head_dim], v alike; sequence b gets the rows offsets[b] <= row < offsets[b + 1].
   void append(const TensorView& k, const TensorView& v, const TensorView& offsets);
 
-  // Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.
+  /// Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.
   void reorder(std::span<const std::int64_t> parents);
 
-  // What attention() reads: pages [pages, page_rows, kv_heads, size], and for each sequence its blocks and its length.
-  // Valid until the next change.
+  /// What attention() reads: pages [pages, page_rows, kv_heads, size], and for each sequence its blocks and its length.
+  /// Valid until the next change.
   TensorView keys() const { return pages_of(keys_); }
   TensorView values() const { return pages_of(values_); }
-  TensorView block_table() const;  // i32 [batch, blocks]
-  TensorView lengths() const;      // i32 [batch]
+  TensorView block_table() const;  ///< i32 [batch, blocks]
+  TensorView lengths() const;      ///< i32 [batch]
 
  private:
   static TensorView pages_of(const Tensor& storage) { return storage.view().transpose(1, 2); }
@@ -62,17 +63,17 @@ class QKV_API KeyValueCache {
   void drop_page(std::int32_t page);
 
   KeyValueCacheConfig config_;
-  Tensor keys_, values_;             // [pages, kv_heads, page_rows, size]
-  std::vector<std::int32_t> uses_;   // of each page, by how many sequences
-  std::vector<std::int32_t> free_;   // pages of no sequence
-  std::int64_t blocks_ = 1;          // columns of the table
-  std::vector<std::int32_t> table_;  // [batch, blocks_]
+  Tensor keys_, values_;             ///< [pages, kv_heads, page_rows, size]
+  std::vector<std::int32_t> uses_;   ///< of each page, by how many sequences
+  std::vector<std::int32_t> free_;   ///< pages of no sequence
+  std::int64_t blocks_ = 1;          ///< columns of the table
+  std::vector<std::int32_t> table_;  ///< [batch, blocks_]
   std::vector<std::int32_t> lengths_;
 };
 
-// attention() with everything that is cached, the keys of q's own tokens included. Query i of a sequence has
-// position length - q_len + i, which is the number of keys cached before them plus i; a mask that names top_left is
-// refused. q is padded, [batch, heads, q_len, head_dim], or packed with offsets_query.
+/// attention() with everything that is cached, the keys of q's own tokens included. Query i of a sequence has
+/// position length - q_len + i, which is the number of keys cached before them plus i; a mask that names top_left is
+/// refused. q is padded, [batch, heads, q_len, head_dim], or packed with offsets_query.
 QKV_API void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
                        AttentionOptions options = {}, const AttentionExtras& extras = {});
 

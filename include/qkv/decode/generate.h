@@ -1,10 +1,12 @@
-// Generates sequences token by token: greedy, beam search, sampling. The rules are those of transformers' generate():
-// a beam's score is the sum of its tokens' log-probabilities / length^length_penalty, the end token counted.
-// Source of the search: Sutskever et al., "Sequence to sequence learning with neural networks" (2014); of sampling from
-// the nucleus: Holtzman et al., "The curious case of neural text degeneration" (2019).
-//
-//   std::vector<std::vector<Hypothesis>> best = generate(model, batch, {.start = 7999, .ends = {0}, .beams = 4});
-//   best = generate(*language_model.next_tokens(prompts), prompts, {.ends = {0}, .sampling = Sampling{.top_p = 0.9}});
+/// \file
+/// Generates sequences token by token: greedy, beam search, sampling. The rules are those of transformers' generate():
+/// a beam's score is the sum of its tokens' log-probabilities / length^length_penalty, the end token counted.
+/// Source of the search: Sutskever et al., "Sequence to sequence learning with neural networks" (2014); of sampling
+/// from the nucleus: Holtzman et al., "The curious case of neural text degeneration" (2019).
+///
+///     std::vector<std::vector<Hypothesis>> best = generate(model, batch, {.start = 7999, .ends = {0}, .beams = 4});
+///     best = generate(*language_model.next_tokens(prompts), prompts, {.ends = {0}, .sampling = Sampling{.top_p =
+///     0.9}});
 #pragma once
 
 #include <cstdint>
@@ -19,79 +21,79 @@
 
 namespace qkv {
 
-// A model that generates step by step: it keeps the state of every row of the last step.
+/// A model that generates step by step: it keeps the state of every row of the last step.
 class QKV_API NextTokens {
  public:
   virtual ~NextTokens() = default;
   virtual std::int64_t vocab() const = 0;
-  // Row r continues row parents[r] of the step before with tokens[r]; in the first step parents are sequences of the
-  // batch and tokens the last one of each prompt, which is the start token if nothing else was given. Returns logits,
-  // f32 [rows, vocab], which the caller may overwrite.
+  /// Row r continues row parents[r] of the step before with tokens[r]; in the first step parents are sequences of the
+  /// batch and tokens the last one of each prompt, which is the start token if nothing else was given. Returns logits,
+  /// f32 [rows, vocab], which the caller may overwrite.
   virtual MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) = 0;
 };
 
 inline constexpr std::int64_t kMaxBeams = 1024;
 
 struct Sampling {
-  double temperature = 1;  // logits are divided by it
-  std::int64_t top_k = 0;  // only the k most probable tokens; 0: all
-  double top_p = 1;        // of these the fewest most probable ones whose probabilities sum to at least this
-  double min_p = 0;        // of these the ones that are at least this times as probable as the most probable one
+  double temperature = 1;  ///< logits are divided by it
+  std::int64_t top_k = 0;  ///< only the k most probable tokens; 0: all
+  double top_p = 1;        ///< of these the fewest most probable ones whose probabilities sum to at least this
+  double min_p = 0;        ///< of these the ones that are at least this times as probable as the most probable one
   std::uint64_t seed = 0;
 };
 
-// When the search for `beams` hypotheses is over: at once when they have ended, or when nothing that goes on can have a
-// better score, which is judged by the sum of log-probabilities so far over a length.
+/// When the search for `beams` hypotheses is over: at once when they have ended, or when nothing that goes on can have
+/// a better score, which is judged by the sum of log-probabilities so far over a length.
 enum class EarlyStopping {
-  no,     // the length so far: with length_penalty above 0 something better may be missed
-  yes,    // at once
-  never,  // the length that makes the score largest: nothing is missed
+  no,     ///< the length so far: with length_penalty above 0 something better may be missed
+  yes,    ///< at once
+  never,  ///< the length that makes the score largest: nothing is missed
 };
 
-// Where `start` is named, the tokens of a prompt take its place.
+/// Where `start` is named, the tokens of a prompt take its place.
 struct GenerateOptions {
   std::int32_t start = 0;
-  std::vector<std::int32_t> ends{0};                   // each of them ends a sequence; none: max_length does
-  std::vector<std::vector<std::int32_t>> forbidden{};  // runs of tokens that are never generated, `start` included
-  std::optional<std::int32_t> forced_begin{}, forced_end{};  // the first token, the last of max_length; probability 1
-  std::int64_t max_length = 512;                             // new tokens: `start` is not counted, the end is
-  std::int64_t min_length = 0;                               // new tokens before the end may follow
-  std::int64_t no_repeat_ngram = 0;  // no run of so many tokens occurs twice, `start` included; 0: off
-  // Above 1: tokens that have occurred, `start` included, become less probable; below 1: more. A negative number is
-  // multiplied by it, a positive one divided. The numbers are log-probabilities with beams, else logits.
+  std::vector<std::int32_t> ends{0};                   ///< each of them ends a sequence; none: max_length does
+  std::vector<std::vector<std::int32_t>> forbidden{};  ///< runs of tokens that are never generated, `start` included
+  std::optional<std::int32_t> forced_begin{}, forced_end{};  ///< the first token, the last of max_length; probability 1
+  std::int64_t max_length = 512;                             ///< new tokens: `start` is not counted, the end is
+  std::int64_t min_length = 0;                               ///< new tokens before the end may follow
+  std::int64_t no_repeat_ngram = 0;  ///< no run of so many tokens occurs twice, `start` included; 0: off
+  /// Above 1: tokens that have occurred, `start` included, become less probable; below 1: more. A negative number is
+  /// multiplied by it, a positive one divided. The numbers are log-probabilities with beams, else logits.
   double repetition_penalty = 1;
-  bool renormalize = false;  // forbidden tokens lose their share of the probability
-  std::int64_t beams = 1;    // 1 to kMaxBeams; 1: the most probable token at each step
-  std::int64_t nbest = 1;    // hypotheses per sequence, at most `beams`
+  bool renormalize = false;  ///< forbidden tokens lose their share of the probability
+  std::int64_t beams = 1;    ///< 1 to kMaxBeams; 1: the most probable token at each step
+  std::int64_t nbest = 1;    ///< hypotheses per sequence, at most `beams`
   double length_penalty = 1;
   EarlyStopping early_stopping = EarlyStopping::no;
-  std::optional<Sampling> sampling{};  // sample tokens; beams must be 1
-  // Called after each token, on the calling thread, with all that the sequence has written; false ends the sequence.
-  // Beams must be 1.
+  std::optional<Sampling> sampling{};  ///< sample tokens; beams must be 1
+  /// Called after each token, on the calling thread, with all that the sequence has written; false ends the sequence.
+  /// Beams must be 1.
   std::function<bool(std::int64_t sequence, std::span<const std::int32_t> written)> on_token{};
-  int threads = 0;         // 0: threads()
-  std::stop_token stop{};  // polled per step
+  int threads = 0;         ///< 0: threads()
+  std::stop_token stop{};  ///< polled per step
 };
 
 struct Hypothesis {
-  std::vector<std::int32_t> tokens;  // without `start`; the end is the last one, unless max_length cut it off
-  double log_probability = 0;        // natural logarithm, the sum over the tokens
-  double score = 0;                  // log_probability / length^length_penalty
+  std::vector<std::int32_t> tokens;  ///< without `start`; the end is the last one, unless max_length cut it off
+  double log_probability = 0;        ///< natural logarithm, the sum over the tokens
+  double score = 0;                  ///< log_probability / length^length_penalty
 };
 
-// What a sequence's random draws depend on besides the seed.
+/// What a sequence's random draws depend on besides the seed.
 struct RandomStream {
   std::uint64_t line = 0;
-  std::uint32_t part = 0;  // of the line
+  std::uint32_t part = 0;  ///< of the line
 };
 
-// For each of `batch` sequences its hypotheses, best first, independent of the others. `streams`: what each sequence
-// draws from; not given: part 0 of the line that is its index. Equal logits: the lower token wins.
-// Errors: std::invalid_argument for options that do not fit, and for logits that are NaN or infinite; Stopped.
+/// For each of `batch` sequences its hypotheses, best first, independent of the others. `streams`: what each sequence
+/// draws from; not given: part 0 of the line that is its index. Equal logits: the lower token wins.
+/// Errors: std::invalid_argument for options that do not fit, and for logits that are NaN or infinite; Stopped.
 QKV_API std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch,
                                                       const GenerateOptions& options,
                                                       std::span<const RandomStream> streams = {});
-// The same behind a prompt of at least one token for each sequence, which the hypotheses do not repeat.
+/// The same behind a prompt of at least one token for each sequence, which the hypotheses do not repeat.
 QKV_API std::vector<std::vector<Hypothesis>> generate(NextTokens& model,
                                                       std::span<const std::vector<std::int32_t>> prompts,
                                                       const GenerateOptions& options,

@@ -1,5 +1,6 @@
-// What plan() says of a call of attention, as one JSON object: `qkv plan --json` prints it, and what explain and the
-// reports of attend write has it as "cost" (docs/explain_json.md).
+/// \file
+/// What plan() says of a call of attention, as one JSON object: `qkv plan --json` prints it, and what explain and the
+/// reports of attend write has it as "cost" (docs/explain_json.md).
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// A picture that a Vision Transformer reads, to be explained (explain_model.h, picture_attention.h). Its tokens are
-// "class", then each patch by row and column, "0,0".
+/// \file
+/// A picture that a Vision Transformer reads, to be explained (explain_model.h, picture_attention.h). Its tokens are
+/// "class", then each patch by row and column, "0,0".
 #pragma once
 
 #include "qkv/api.h"
@@ -10,8 +11,8 @@ namespace qkv {
 
 class QKV_API EncodedPicture : public Explainable {
  public:
-  // `pixels` f32 [height, width, channels], as an ImageProcessor gives them. The model must outlive it.
-  // std::invalid_argument as Vit::forward, and if what is to be left out is not there.
+  /// `pixels` f32 [height, width, channels], as an ImageProcessor gives them. The model must outlive it.
+  /// std::invalid_argument as Vit::forward, and if what is to be left out is not there.
   EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options = {}, LeftOut left_out = {});
 
   const Attentions& attentions() const override { return attentions_; }

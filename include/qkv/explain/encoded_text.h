@@ -1,4 +1,5 @@
-// A text that a BERT-family model reads, to be explained (explain_model.h).
+/// \file
+/// A text that a BERT-family model reads, to be explained (explain_model.h).
 #pragma once
 
 #include "qkv/api.h"
@@ -10,8 +11,8 @@ namespace qkv {
 
 class QKV_API EncodedText : public Explainable {
  public:
-  // The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the
-  // model, or none of what is to be left out.
+  /// The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the
+  /// model, or none of what is to be left out.
   EncodedText(const TextEncoder& model, const Encoding& text, const TextEncoderOptions& options = {},
               LeftOut left_out = {});
 

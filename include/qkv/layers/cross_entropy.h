@@ -1,13 +1,14 @@
-// Projection of hidden states to classes (the words of a vocabulary) and the label-smoothed cross-entropy of the
-// result, with the gradients of both, in one pass: logits = hidden weight^T + bias exist for 256 rows at a time.
-//   loss = (1 - smoothing) * nll[target] + smoothing * mean of nll over the classes,   nll[c] = log-sum-exp - logit[c]
-// as torch.nn.CrossEntropyLoss(label_smoothing, reduction="sum"). Source of the smoothing: Szegedy et al., "Rethinking
-// the Inception architecture for computer vision" (2016).
-//
-//   CrossEntropy sum = cross_entropy({.weight = embedding.weight().value}, hidden, targets, {.smoothing = 0.1},
-//                                    {.hidden = grad_hidden, .weight = embedding.weight().gradient});
-//
-// The same bits for any number of threads.
+/// \file
+/// Projection of hidden states to classes (the words of a vocabulary) and the label-smoothed cross-entropy of the
+/// result, with the gradients of both, in one pass: logits = hidden weight^T + bias exist for 256 rows at a time.
+///   loss = (1 - smoothing) * nll[target] + smoothing * mean of nll over the classes,   nll[c] = log-sum-exp - logit[c]
+/// as torch.nn.CrossEntropyLoss(label_smoothing, reduction="sum"). Source of the smoothing: Szegedy et al., "Rethinking
+/// the Inception architecture for computer vision" (2016).
+///
+///     CrossEntropy sum = cross_entropy({.weight = embedding.weight().value}, hidden, targets, {.smoothing = 0.1},
+///                                      {.hidden = grad_hidden, .weight = embedding.weight().gradient});
+///
+/// The same bits for any number of threads.
 #pragma once
 
 #include <cstdint>
@@ -20,19 +21,19 @@
 namespace qkv {
 
 struct ClassWeights {
-  TensorView weight{};  // [classes, dim], an embedding's table or a matrix of its own
-  TensorView bias{};    // [classes]; may be absent
-  // weight^T in full storage, if the caller has it packed; else it is packed for the call.
+  TensorView weight{};  ///< [classes, dim], an embedding's table or a matrix of its own
+  TensorView bias{};    ///< [classes]; may be absent
+  /// weight^T in full storage, if the caller has it packed; else it is packed for the call.
   const PackedMatrix* projection = nullptr;
 };
 
 struct CrossEntropyOptions {
-  double smoothing = 0;                    // 0 to 1
-  std::optional<std::int32_t> excluded{};  // is no class: as if its logit were -infinity; smoothing leaves it out
-  int threads = 0;                         // 0: threads()
+  double smoothing = 0;                    ///< 0 to 1
+  std::optional<std::int32_t> excluded{};  ///< is no class: as if its logit were -infinity; smoothing leaves it out
+  int threads = 0;                         ///< 0: threads()
 };
 
-// Optional outputs, which are added to: the gradients of scale * loss. What you omit costs nothing.
+/// Optional outputs, which are added to: the gradients of scale * loss. What you omit costs nothing.
 struct CrossEntropyGradients {
   MutableTensorView hidden{};
   MutableTensorView weight{};
@@ -41,13 +42,13 @@ struct CrossEntropyGradients {
 };
 
 struct CrossEntropy {
-  double loss = 0;           // summed over the targets, in nats
-  double nll = 0;            // the same without smoothing
-  std::int64_t targets = 0;  // how many there are
+  double loss = 0;           ///< summed over the targets, in nats
+  double nll = 0;            ///< the same without smoothing
+  std::int64_t targets = 0;  ///< how many there are
 };
 
-// hidden [n, dim], f32 or f64 like the weights; targets [n], those below 0 are skipped. std::invalid_argument for
-// anything that does not fit.
+/// hidden [n, dim], f32 or f64 like the weights; targets [n], those below 0 are skipped. std::invalid_argument for
+/// anything that does not fit.
 QKV_API CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden,
                                    std::span<const std::int32_t> targets, const CrossEntropyOptions& options = {},
                                    const CrossEntropyGradients& gradients = {});

@@ -1,6 +1,7 @@
-// y = W2 activation(W1 x + b1) + b2 on the rows of x: the sublayer between attentions. Gated (GLU; SwiGLU with silu,
-// GEGLU with gelu): y = W2 (activation(W1 x + b1) * (W3 x + b3)) + b2. Source: Shazeer, "GLU variants improve
-// Transformer" (2020).
+/// \file
+/// y = W2 activation(W1 x + b1) + b2 on the rows of x: the sublayer between attentions. Gated (GLU; SwiGLU with silu,
+/// GEGLU with gelu): y = W2 (activation(W1 x + b1) * (W3 x + b3)) + b2. Source: Shazeer, "GLU variants improve
+/// Transformer" (2020).
 #pragma once
 
 #include <cstdint>
@@ -24,26 +25,26 @@ struct FeedForwardConfig {
   bool gated = false;
 };
 
-// What backward needs of a forward pass.
+/// What backward needs of a forward pass.
 struct FeedForwardSaved {
-  Tensor wide{};  // [n, ff_dim]: what the activation takes
-  Tensor gate{};  // [n, ff_dim], if gated: what its result is multiplied by
+  Tensor wide{};  ///< [n, ff_dim]: what the activation takes
+  Tensor gate{};  ///< [n, ff_dim], if gated: what its result is multiplied by
 };
 
-// Safe for concurrent forward(); only update() and backward() modify it.
+/// Safe for concurrent forward(); only update() and backward() modify it.
 class QKV_API FeedForward {
  public:
-  // Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim], if gated linear3.weight [ff_dim,
-  // model_dim], and their biases.
+  /// Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim], if gated linear3.weight [ff_dim,
+  /// model_dim], and their biases.
   FeedForward(const FeedForwardConfig& config, Weights& weights, const std::string& scope = "");
 
-  // x [..., model_dim] -> [..., model_dim].
+  /// x [..., model_dim] -> [..., model_dim].
   Tensor forward(const TensorView& x, int threads = 0) const;
 
-  // The same for training: dropout applies to what W2 takes.
+  /// The same for training: dropout applies to what W2 takes.
   Tensor forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads = 0) const;
-  // With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
-  // them, and to grad_x, of x's shape, if it is given.
+  /// With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
+  /// them, and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved, const TensorView& grad_out,
                 const MutableTensorView& grad_x = {}, int threads = 0);
 

@@ -1,8 +1,9 @@
-// Over the last dimension, as torch.nn.LayerNorm (biased variance) and torch.nn.RMSNorm:
-//   layer  y = (x - mean) / sqrt(variance + epsilon) * weight + bias
-//   rms    y = x / sqrt(mean of squares + epsilon) * weight + bias
-// Sources: Ba, Kiros, Hinton, "Layer normalization" (2016); Zhang, Sennrich, "Root mean square layer normalization"
-// (2019).
+/// \file
+/// Over the last dimension, as torch.nn.LayerNorm (biased variance) and torch.nn.RMSNorm:
+///   layer  y = (x - mean) / sqrt(variance + epsilon) * weight + bias
+///   rms    y = x / sqrt(mean of squares + epsilon) * weight + bias
+/// Sources: Ba, Kiros, Hinton, "Layer normalization" (2016); Zhang, Sennrich, "Root mean square layer normalization"
+/// (2019).
 #pragma once
 
 #include <cstdint>
@@ -23,19 +24,19 @@ struct LayerNormConfig {
   Normalization normalization = Normalization::layer;
 };
 
-// Safe for concurrent forward(); only update() modifies it.
+/// Safe for concurrent forward(); only update() modifies it.
 class QKV_API LayerNorm {
  public:
-  // Takes weight [dim] and bias [dim].
+  /// Takes weight [dim] and bias [dim].
   LayerNorm(const LayerNormConfig& config, Weights& weights, const std::string& scope = "");
 
-  // x [..., dim], and what is added to it before, of the same shape (a residual connection); not given: nothing.
+  /// x [..., dim], and what is added to it before, of the same shape (a residual connection); not given: nothing.
   Tensor forward(const TensorView& x, const TensorView& added = {}, int threads = 0) const;
-  // sum += x, then forward(sum), in one pass: what backward takes is kept.
+  /// sum += x, then forward(sum), in one pass: what backward takes is kept.
   Tensor add_forward(const TensorView& x, Tensor& sum, int threads = 0) const;
 
-  // From what was normalised and the gradient of the output: adds to the gradients of the parameters that want them,
-  // and to grad_x, of x's shape, if it is given.
+  /// From what was normalised and the gradient of the output: adds to the gradients of the parameters that want them,
+  /// and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;

@@ -1,4 +1,5 @@
-// y = x W^T + b on the rows of x, as torch.nn.Linear.
+/// \file
+/// y = x W^T + b on the rows of x, as torch.nn.Linear.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +18,22 @@ struct LinearConfig {
   bool bias = true;
 };
 
-// Safe for concurrent forward(); only update() modifies it.
+/// Safe for concurrent forward(); only update() modifies it.
 class QKV_API Linear {
  public:
-  // Takes weight [out, in] and bias [out].
+  /// Takes weight [out, in] and bias [out].
   Linear(const LinearConfig& config, Weights& weights, const std::string& scope = "");
 
-  // x [..., in] -> [..., out]. threads as in MatmulOptions.
+  /// x [..., in] -> [..., out]. threads as in MatmulOptions.
   Tensor forward(const TensorView& x, int threads = 0) const;
-  // The same for rows x [n, in] into out [n, out].
+  /// The same for rows x [n, in] into out [n, out].
   void forward(const TensorView& x, const MutableTensorView& out, int threads = 0) const;
 
-  // From the input of forward and the gradient of its output: adds to the gradients of the parameters that want them,
-  // and to grad_x, of x's shape, if it is given.
+  /// From the input of forward and the gradient of its output: adds to the gradients of the parameters that want them,
+  /// and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
-  // The right operand of grad_x += grad_out W, for callers that compute that product themselves, in parts.
+  /// The right operand of grad_x += grad_out W, for callers that compute that product themselves, in parts.
   PackedMatrix pack_for_backward(int threads = 0) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;

@@ -1,14 +1,15 @@
-// Many attentions side by side: project to heads, attend, merge, project out. The semantics of
-// torch.nn.MultiheadAttention, but for masks, which are ours (true = may attend; torch_masks.h converts), and for rows
-// that see no key, which are 0 before the output projection, with or without weights, unless empty_rows is nan.
-// Source: Vaswani et al., "Attention is all you need" (2017), section 3.2.2.
-//
-//   MultiHeadAttention layer({.model_dim = 512, .heads = 8}, weights);
-//   Tensor y = layer.forward(x, {.mask = Mask::causal()});                    // self-attention
-//   Tensor z = layer.forward(x, memory, {.mask = Mask::lengths(n)}, &observer);
-//
-// Inputs: [batch, length, dim], [length, dim], or ragged (sequences.h), queries and memory alike; f32 or f64 like the
-// weights. The output has the shape of the queries, with out_dim last.
+/// \file
+/// Many attentions side by side: project to heads, attend, merge, project out. The semantics of
+/// torch.nn.MultiheadAttention, but for masks, which are ours (true = may attend; torch_masks.h converts), and for rows
+/// that see no key, which are 0 before the output projection, with or without weights, unless empty_rows is nan.
+/// Source: Vaswani et al., "Attention is all you need" (2017), section 3.2.2.
+///
+///     MultiHeadAttention layer({.model_dim = 512, .heads = 8}, weights);
+///     Tensor y = layer.forward(x, {.mask = Mask::causal()});                    // self-attention
+///     Tensor z = layer.forward(x, memory, {.mask = Mask::lengths(n)}, &observer);
+///
+/// Inputs: [batch, length, dim], [length, dim], or ragged (sequences.h), queries and memory alike; f32 or f64 like the
+/// weights. The output has the shape of the queries, with out_dim last.
 #pragma once
 
 #include <cstdint>
@@ -36,81 +37,81 @@
 
 namespace qkv {
 
-// How the projection of rows [n, in] to all heads at once, [n, heads * head_dim], is made. The three can express the
-// same; head h owns columns h * head_dim and following.
-//   packed     one matrix [heads * head_dim, in], split among the heads logically
-//   per_head   a matrix for each head: [heads, head_dim, in]
-//   two_stage  a shared matrix [shared_dim, in], then one for each head: [heads, head_dim, shared_dim]
+/// How the projection of rows [n, in] to all heads at once, [n, heads * head_dim], is made. The three can express the
+/// same; head h owns columns h * head_dim and following.
+///   packed     one matrix [heads * head_dim, in], split among the heads logically
+///   per_head   a matrix for each head: [heads, head_dim, in]
+///   two_stage  a shared matrix [shared_dim, in], then one for each head: [heads, head_dim, shared_dim]
 enum class HeadScheme { packed, per_head, two_stage };
 
-// Which projections have a bias.
+/// Which projections have a bias.
 struct ProjectionBias {
   bool query = true, key = true, value = true, out = true;
 };
 
-// Keys p - left <= j <= p + right, with positions as in mask.h; -1 leaves that side open.
+/// Keys p - left <= j <= p + right, with positions as in mask.h; -1 leaves that side open.
 struct AttentionWindow {
   std::int64_t left = -1, right = -1;
 };
 
-// Parameters, with inner = heads * head_dim, for keys and values kv_heads * head_dim:
-//   packed: in_proj_weight [the three inner, model_dim] if all inputs have this size, else q_proj_weight [inner,
-//     model_dim], k_proj_weight and v_proj_weight; in_proj_bias [the inner of those that have a bias]
-//   per_head, two_stage, with ROLE one of query, key and value: ROLE.weight [heads, head_dim, ...],
-//     ROLE.bias [heads, head_dim]; two_stage also ROLE.shared_weight [inner, ...], ROLE.shared_bias [inner]
-//   bias_k and bias_v [1, 1, inner]; with query_key_norm q_norm.weight and k_norm.weight [head_dim]; out_proj.weight
-//   [out_dim, inner], out_proj.bias [out_dim]
+/// Parameters, with inner = heads * head_dim, for keys and values kv_heads * head_dim:
+///   packed: in_proj_weight [the three inner, model_dim] if all inputs have this size, else q_proj_weight [inner,
+///     model_dim], k_proj_weight and v_proj_weight; in_proj_bias [the inner of those that have a bias]
+///     per_head, two_stage, with ROLE one of query, key and value: ROLE.weight [heads, head_dim, ...],
+///       ROLE.bias [heads, head_dim]; two_stage also ROLE.shared_weight [inner, ...], ROLE.shared_bias [inner]
+///     bias_k and bias_v [1, 1, inner]; with query_key_norm q_norm.weight and k_norm.weight [head_dim]; out_proj.weight
+///     [out_dim, inner], out_proj.bias [out_dim]
 struct MultiHeadAttentionConfig {
-  std::int64_t model_dim = 0;  // size of the queries
+  std::int64_t model_dim = 0;  ///< size of the queries
   std::int64_t heads = 1;
-  // Heads of keys and values, which divide `heads`: query head h uses h / (heads / kv_heads). 0: heads. Source: Ainslie
-  // et al., "GQA" (2023).
+  /// Heads of keys and values, which divide `heads`: query head h uses h / (heads / kv_heads). 0: heads. Source:
+  /// Ainslie et al., "GQA" (2023).
   std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;         // query, key and value of one head; 0: model_dim / heads
-  std::int64_t key_input_dim = 0;    // size of the inputs that keys are projected from; 0: model_dim
-  std::int64_t value_input_dim = 0;  // the same for values
-  std::int64_t out_dim = 0;          // 0: model_dim
-  bool bias = true;                  // in those projections that projection_bias names
+  std::int64_t head_dim = 0;         ///< query, key and value of one head; 0: model_dim / heads
+  std::int64_t key_input_dim = 0;    ///< size of the inputs that keys are projected from; 0: model_dim
+  std::int64_t value_input_dim = 0;  ///< the same for values
+  std::int64_t out_dim = 0;          ///< 0: model_dim
+  bool bias = true;                  ///< in those projections that projection_bias names
   ProjectionBias projection_bias{};
-  bool bias_kv = false;         // a learnt key and value that every query sees
-  bool zero_attention = false;  // a key and value of zeros that every query sees
+  bool bias_kv = false;         ///< a learnt key and value that every query sees
+  bool zero_attention = false;  ///< a key and value of zeros that every query sees
   HeadScheme scheme = HeadScheme::packed;
-  // Projected queries and keys are rotated by their positions (positions.h): row i of a sequence has position i, after
-  // a cache the number of cached keys plus i. Needs an even head_dim; not together with bias_kv and zero_attention,
-  // whose keys have no position, nor, without a cache, with Align::bottom_right.
+  /// Projected queries and keys are rotated by their positions (positions.h): row i of a sequence has position i, after
+  /// a cache the number of cached keys plus i. Needs an even head_dim; not together with bias_kv and zero_attention,
+  /// whose keys have no position, nor, without a cache, with Align::bottom_right.
   std::optional<RotaryConfig> rotary{};
-  std::optional<double> scale{};            // of the logits (attention.h); unset: 1 / sqrt(head_dim)
-  double soft_cap = 0;                      // of the logits (attention.h); 0: off
-  std::optional<AttentionWindow> window{};  // goes with every mask of a call; not with bias_kv and zero_attention
-  // The projected query and key of each head pass through an RMS norm (layer_norm.h) with this epsilon before they
-  // rotate. Source: Dehghani et al., "Scaling vision transformers to 22 billion parameters" (2023).
+  std::optional<double> scale{};            ///< of the logits (attention.h); unset: 1 / sqrt(head_dim)
+  double soft_cap = 0;                      ///< of the logits (attention.h); 0: off
+  std::optional<AttentionWindow> window{};  ///< goes with every mask of a call; not with bias_kv and zero_attention
+  /// The projected query and key of each head pass through an RMS norm (layer_norm.h) with this epsilon before they
+  /// rotate. Source: Dehghani et al., "Scaling vision transformers to 22 billion parameters" (2023).
   std::optional<double> query_key_norm{};
 };
 
 struct MultiHeadAttentionOptions {
-  Mask mask{};  // over the keys given; the extra ones of bias_kv and zero_attention are always seen
+  Mask mask{};  ///< over the keys given; the extra ones of bias_kv and zero_attention are always seen
   Bias bias{};
-  // Optional outputs; k_len counts the extra keys, which come last. Ragged: [query tokens, heads, k_len of the
-  // longest sequence] and [query tokens, k_len].
-  MutableTensorView weights{};       // [batch, heads, q_len, k_len]
-  MutableTensorView mean_weights{};  // [batch, q_len, k_len]: the mean over the heads
-  Dropout dropout{};                 // of the weights, in training
-  // Of a query that sees no key: 0 before the output projection; nan: NaN, and in its weights, as torch has them where
-  // weights are asked for; without a backward pass.
+  /// Optional outputs; k_len counts the extra keys, which come last. Ragged: [query tokens, heads, k_len of the
+  /// longest sequence] and [query tokens, k_len].
+  MutableTensorView weights{};       ///< [batch, heads, q_len, k_len]
+  MutableTensorView mean_weights{};  ///< [batch, q_len, k_len]: the mean over the heads
+  Dropout dropout{};                 ///< of the weights, in training
+  /// Of a query that sees no key: 0 before the output projection; nan: NaN, and in its weights, as torch has them where
+  /// weights are asked for; without a backward pass.
   EmptyRows empty_rows = EmptyRows::zero;
-  int threads = 0;  // 0: threads()
+  int threads = 0;  ///< 0: threads()
   std::stop_token stop{};
 };
 
-// What backward needs of a forward pass.
+/// What backward needs of a forward pass.
 struct MultiHeadAttentionSaved {
-  Tensor query_before_norm{}, key_before_norm{};  // if these are normed
-  Tensor query{}, key{}, value{};                 // projected rows [n, heads * head_dim], as attention takes them
+  Tensor query_before_norm{}, key_before_norm{};  ///< if these are normed
+  Tensor query{}, key{}, value{};                 ///< projected rows [n, heads * head_dim], as attention takes them
   Tensor merged{}, log_sum_exp{};
 };
 
-// Optional outputs of the inputs' shapes, which are added to; what you omit costs nothing. Self-attention passes the
-// same view three times.
+/// Optional outputs of the inputs' shapes, which are added to; what you omit costs nothing. Self-attention passes the
+/// same view three times.
 struct MultiHeadAttentionGradients {
   MutableTensorView query{}, key{}, value{};
 };
@@ -121,13 +122,13 @@ struct HeadGradients;
 struct HeadLayout;
 struct HeadWeights;
 
-// What attention to a cache gives besides: the weights of the last query of each sequence that has any.
+/// What attention to a cache gives besides: the weights of the last query of each sequence that has any.
 struct LastWeights {
-  std::vector<std::int64_t> heads{};  // wanted; none: nothing is computed
-  Tensor weights{};                   // [sequences with queries x heads, keys of the longest], 0 where there is no key
+  std::vector<std::int64_t> heads{};  ///< wanted; none: nothing is computed
+  Tensor weights{};  ///< [sequences with queries x heads, keys of the longest], 0 where there is no key
 };
 
-// Safe for concurrent forward(); only update() and backward() modify it.
+/// Safe for concurrent forward(); only update() and backward() modify it.
 class QKV_API MultiHeadAttention {
  public:
   MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights, const std::string& scope = "");
@@ -135,34 +136,35 @@ class QKV_API MultiHeadAttention {
   Tensor forward(const Sequences& x, const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
   Tensor forward(const Sequences& query, const Sequences& memory, const MultiHeadAttentionOptions& options = {},
                  Observer* observer = nullptr) const;
-  // The observer receives out_weight (W_O, [out_dim, heads * head_dim]), query, key (rotated, if rotary), value (split
-  // into heads: [batch, heads or kv_heads, length, head_dim]), extra_key, extra_value ([extra keys, kv_heads,
-  // head_dim]) if there are any, logits, weights ([batch, heads, q_len, k_len], each if it wants it), heads (each
-  // head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads,
-  // ...].
+  /// The observer receives out_weight (W_O, [out_dim, heads * head_dim]), query, key (rotated, if rotary), value (split
+  /// into heads: [batch, heads or kv_heads, length, head_dim]), extra_key, extra_value ([extra keys, kv_heads,
+  /// head_dim]) if there are any, logits, weights ([batch, heads, q_len, k_len], each if it wants it), heads (each
+  /// head's output, [batch, heads, q_len, head_dim]), merged and output. Ragged: [tokens, heads,
+  /// ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
 
-  // For generating: the projected keys and values of the tokens so far are kept (key_value_cache.h).
-  //   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
-  // Queries have the last cached positions, as key_value_cache.h says.
-  // With a cache there are no dropout, no weights (of the options: but `last`), no bias_kv and no zero_attention.
+  /// For generating: the projected keys and values of the tokens so far are kept (key_value_cache.h).
+  ///   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
+  /// Queries have the last cached positions, as key_value_cache.h says.
+  /// With a cache there are no dropout, no weights (of the options: but `last`), no bias_kv and no zero_attention.
   KeyValueCache make_cache(std::int64_t batch) const;
   void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
   Tensor forward(const Sequences& query, const KeyValueCache& cache, const MultiHeadAttentionOptions& options = {},
                  LastWeights* last = nullptr) const;
 
-  // The same as forward, for training.
+  /// The same as forward, for training.
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const;
-  // With the same inputs and options, and the gradient of the output: adds to the gradients of the parameters that want
-  // them, and to the views given. The observer receives heads_gradient, the gradient of what forward() gives as heads.
+  /// With the same inputs and options, and the gradient of the output: adds to the gradients of the parameters that
+  /// want them, and to the views given. The observer receives heads_gradient, the gradient of what forward() gives as
+  /// heads.
   void backward(const Sequences& query, const Sequences& key, const Sequences& value,
                 const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
                 const TensorView& grad_out, const MultiHeadAttentionGradients& gradients = {},
                 Observer* observer = nullptr);
 
-  // The same layer with its projections in another scheme; outputs agree to a few roundings.
+  /// The same layer with its projections in another scheme; outputs agree to a few roundings.
   MultiHeadAttention with_scheme(HeadScheme scheme) const;
 
   const MultiHeadAttentionConfig& config() const { return config_; }  // every 0 replaced by its default
@@ -171,9 +173,9 @@ class QKV_API MultiHeadAttention {
 
  private:
   void make_extra_rows();
-  // With the window.
+  /// With the window.
   Mask mask_of(const MultiHeadAttentionOptions& options) const;
-  // If rotary: rotates projected rows of this form; row i of sequence b has position starts[b] + i (none: i).
+  /// If rotary: rotates projected rows of this form; row i of sequence b has position starts[b] + i (none: i).
   void rotate(const Sequences& form, std::int64_t heads, Tensor& projected, int direction, int threads,
               std::span<const std::int64_t> starts = {}) const;
   struct Inputs;
@@ -181,22 +183,22 @@ class QKV_API MultiHeadAttention {
   Tensor run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
              MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const;
   HeadAttention middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const;
-  // Rows [n, in] of a role (0 to 2: queries, keys, values) for all its heads: [n, heads * head_dim].
+  /// Rows [n, in] of a role (0 to 2: queries, keys, values) for all its heads: [n, heads * head_dim].
   Tensor project(int role, const TensorView& rows, int threads) const;
-  // If there are norms: of projected rows of a role, which `before` keeps if it is given.
+  /// If there are norms: of projected rows of a role, which `before` keeps if it is given.
   void norm_heads(int role, Tensor& projected, Tensor* before, int threads) const;
-  // From the gradient of what norm_heads() gave, in place.
+  /// From the gradient of what norm_heads() gave, in place.
   void norm_heads_backward(int role, const Tensor& before, Tensor& grad, int threads);
   HeadWeights head_weights(int role, std::vector<Tensor>& storage) const;
   HeadGradients head_gradients(int role);
 
   MultiHeadAttentionConfig config_;
   WeightStorage storage_;
-  std::shared_ptr<const HeadLayout> layout_;  // of parameters_: all but those of out_
+  std::shared_ptr<const HeadLayout> layout_;  ///< of parameters_: all but those of out_
   std::vector<PackedParameter> parameters_;
-  Tensor extra_key_, extra_value_;        // [extra keys, kv_heads, head_dim]
-  std::optional<LayerNorm> norms_[2];     // of queries and keys
-  std::shared_ptr<RotaryAngles> angles_;  // if rotary
+  Tensor extra_key_, extra_value_;        ///< [extra keys, kv_heads, head_dim]
+  std::optional<LayerNorm> norms_[2];     ///< of queries and keys
+  std::shared_ptr<RotaryAngles> angles_;  ///< if rotary
   Linear out_;
 };
 

@@ -1,5 +1,6 @@
-// A parameter that a layer multiplies by, kept once: laid out for the product, and as plain numbers only while it is
-// trained.
+/// \file
+/// A parameter that a layer multiplies by, kept once: laid out for the product, and as plain numbers only while it is
+/// trained.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +13,23 @@
 
 namespace qkv {
 
-// Safe for concurrent const calls.
+/// Safe for concurrent const calls.
 class QKV_API PackedParameter {
  public:
   PackedParameter() = default;
-  // `value` [..., in] is matrices one below the other, of so many rows each; none: it is not multiplied by, and kept as
-  // it is.
+  /// `value` [..., in] is matrices one below the other, of so many rows each; none: it is not multiplied by, and kept
+  /// as it is.
   PackedParameter(Tensor value, std::vector<std::int64_t> part_rows, WeightStorage storage = WeightStorage::full);
 
-  // The right operand of x part^T.
+  /// The right operand of x part^T.
   const PackedMatrix& part(std::size_t i = 0) const { return parts_.at(i); }
   Dtype dtype() const { return parts_.empty() ? own_.value.dtype() : parts_[0].dtype(); }
 
-  // The value, bit for bit; rounded if it is kept in fewer bits. `storage` holds it if it is kept in panels alone.
+  /// The value, bit for bit; rounded if it is kept in fewer bits. `storage` holds it if it is kept in panels alone.
   TensorView value(Tensor& storage) const;
-  // Where its gradient goes; not given if it is not wanted.
+  /// Where its gradient goes; not given if it is not wanted.
   MutableTensorView gradient() { return own_.has_gradient() ? own_.gradient.view() : MutableTensorView(); }
-  // Whether the value is in own() as well.
+  /// Whether the value is in own() as well.
   bool is_kept() const { return parts_.empty() || own_.has_gradient(); }
   const Parameter& own() const { return own_; }
   Parameter& own() { return own_; }

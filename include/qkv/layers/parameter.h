@@ -1,14 +1,15 @@
-// What a layer learns: values, and gradients where training wants them. Every layer lists each of its parameters once,
-// in a fixed order, under PyTorch's names; optimisers, clipping, checkpoints and averages all go through that list.
-//
-//   layer.update([](const std::string&, Parameter& p) { p.want_gradient(); });      // once, before training
-//   layer.backward(...);                                                            // adds to the gradients
-//   layer.update([&](const std::string& name, Parameter& p) { adam.step(name, p); });
-//   layer.visit([&](const std::string& name, const Parameter& p) { tensors[name] = p.value; }, "encoder.");
-//
-// visit() reads, and what it passes may be made for the call: copy what must outlast it. update() may write values and
-// gradients, of unchanged shape and type; when it returns, whatever a layer had laid out from its values is laid out
-// anew. No other call may run on the layer meanwhile.
+/// \file
+/// What a layer learns: values, and gradients where training wants them. Every layer lists each of its parameters once,
+/// in a fixed order, under PyTorch's names; optimisers, clipping, checkpoints and averages all go through that list.
+///
+///     layer.update([](const std::string&, Parameter& p) { p.want_gradient(); });      // once, before training
+///     layer.backward(...);                                                            // adds to the gradients
+///     layer.update([&](const std::string& name, Parameter& p) { adam.step(name, p); });
+///     layer.visit([&](const std::string& name, const Parameter& p) { tensors[name] = p.value; }, "encoder.");
+///
+/// visit() reads, and what it passes may be made for the call: copy what must outlast it. update() may write values and
+/// gradients, of unchanged shape and type; when it returns, whatever a layer had laid out from its values is laid out
+/// anew. No other call may run on the layer meanwhile.
 #pragma once
 
 #include <functional>
@@ -21,16 +22,16 @@ namespace qkv {
 
 struct Parameter {
   Tensor value{};
-  Tensor gradient{};  // what backward adds to, of value's shape and type; no elements: not wanted, costs nothing
-  WeightStorage storage = WeightStorage::full;  // of what is multiplied by
-  Tensor units{};                               // of int8 and int8_groups: of each column and group, which value rounds
+  Tensor gradient{};  ///< what backward adds to, of value's shape and type; no elements: not wanted, costs nothing
+  WeightStorage storage = WeightStorage::full;  ///< of what is multiplied by
+  Tensor units{};  ///< of int8 and int8_groups: of each column and group, which value rounds
 
   bool has_gradient() const { return gradient.element_count() > 0; }
-  // Makes the gradient zero, and wanted.
+  /// Makes the gradient zero, and wanted.
   void want_gradient() { gradient = Tensor::zeros(value.shape(), value.dtype()); }
 };
 
-// `name` is the scope given and the name in it.
+/// `name` is the scope given and the name in it.
 using ParameterVisitor = std::function<void(const std::string& name, const Parameter& parameter)>;
 using ParameterUpdater = std::function<void(const std::string& name, Parameter& parameter)>;
 

@@ -1,8 +1,9 @@
-// Converts the masks of torch.nn.MultiheadAttention. There true hides a key and a float is added to the logits;
-// here true lets a query attend, and what is added is a bias.
-//
-//   TorchMasks masks({.attention = attn_mask, .key_padding = key_padding_mask}, heads);
-//   layer.forward(x, {.mask = masks.mask(), .bias = masks.bias()});
+/// \file
+/// Converts the masks of torch.nn.MultiheadAttention. There true hides a key and a float is added to the logits;
+/// here true lets a query attend, and what is added is a bias.
+///
+///     TorchMasks masks({.attention = attn_mask, .key_padding = key_padding_mask}, heads);
+///     layer.forward(x, {.mask = masks.mask(), .bias = masks.bias()});
 #pragma once
 
 #include <cstdint>
@@ -16,17 +17,17 @@ namespace qkv {
 
 class QKV_API TorchMasks {
  public:
-  // Either may be absent. bool, or a floating type: that of the layer.
+  /// Either may be absent. bool, or a floating type: that of the layer.
   struct Given {
-    TensorView attention;    // attn_mask: [q_len, k_len] or [batch * heads, q_len, k_len]
-    TensorView key_padding;  // key_padding_mask: [batch, k_len] or [k_len]
+    TensorView attention;    ///< attn_mask: [q_len, k_len] or [batch * heads, q_len, k_len]
+    TensorView key_padding;  ///< key_padding_mask: [batch, k_len] or [k_len]
   };
-  // std::invalid_argument for other shapes and types. Movable, not copyable: mask and bias point into it.
+  /// std::invalid_argument for other shapes and types. Movable, not copyable: mask and bias point into it.
   TorchMasks(const Given& given, std::int64_t heads);
   TorchMasks(TorchMasks&&) = default;
   TorchMasks& operator=(TorchMasks&&) = default;
 
-  // Both borrow from this object.
+  /// Both borrow from this object.
   const Mask& mask() const { return mask_; }
   const Bias& bias() const { return bias_; }
 

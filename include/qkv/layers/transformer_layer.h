@@ -1,11 +1,13 @@
-// One layer of a Transformer: self-attention, attention to a memory where the layer has one, then feed-forward, each
-// with a residual connection (residual.h). Without memory as torch.nn.TransformerEncoderLayer, with it as
-// torch.nn.TransformerDecoderLayer. Pre-norm: the memory is not normed. Source: Vaswani et al., "Attention is all you
-// need" (2017), section 3.1.
-//
-//   EncoderLayer layer({.model_dim = 256, .heads = 4, .ff_dim = 1024}, weights);
-//   Tensor y = layer.forward({x, offsets});
-//   Tensor z = decoder_layer.forward({target, target_offsets}, {y, offsets});   // causal unless another mask is given
+/// \file
+/// One layer of a Transformer: self-attention, attention to a memory where the layer has one, then feed-forward, each
+/// with a residual connection (residual.h). Without memory as torch.nn.TransformerEncoderLayer, with it as
+/// torch.nn.TransformerDecoderLayer. Pre-norm: the memory is not normed. Source: Vaswani et al., "Attention is all you
+/// need" (2017), section 3.1.
+///
+///     EncoderLayer layer({.model_dim = 256, .heads = 4, .ff_dim = 1024}, weights);
+///     Tensor y = layer.forward({x, offsets});
+///     Tensor z = decoder_layer.forward({target, target_offsets}, {y, offsets});   // causal unless another mask is
+///     given
 #pragma once
 
 #include <cstdint>
@@ -26,17 +28,17 @@ struct TransformerLayerConfig {
   std::int64_t heads = 1;
   std::int64_t ff_dim = 0;
   Activation activation = Activation::relu;
-  double epsilon = 1e-5;  // of all norms
-  bool bias = true;       // everywhere but where the two that follow say no
+  double epsilon = 1e-5;  ///< of all norms
+  bool bias = true;       ///< everywhere but where the two that follow say no
   ProjectionBias attention_bias{};
   bool feed_forward_bias = true;
-  bool gated = false;  // feed_forward.h
-  // parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), parallel_norms: ... + feed_forward(norm2(x)); both
-  // without memory.
+  bool gated = false;  ///< feed_forward.h
+  /// parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), parallel_norms: ... + feed_forward(norm2(x)); both
+  /// without memory.
   NormOrder norm_order = NormOrder::post;
-  Normalization normalization = Normalization::layer;  // rms: norms have no bias
-  bool layer_scale = false;                            // of every sublayer (residual.h); pre alone
-  // As in multi_head_attention.h, the last three of self-attention alone.
+  Normalization normalization = Normalization::layer;  ///< rms: norms have no bias
+  bool layer_scale = false;                            ///< of every sublayer (residual.h); pre alone
+  /// As in multi_head_attention.h, the last three of self-attention alone.
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;
   std::optional<double> scale{};
@@ -48,17 +50,17 @@ struct TransformerLayerConfig {
 using EncoderLayerConfig = TransformerLayerConfig;
 using DecoderLayerConfig = TransformerLayerConfig;
 
-// Of a layer with memory.
+/// Of a layer with memory.
 struct DecoderLayerOptions {
   Mask self_mask = Mask::causal();
   Bias self_bias{};
   Mask memory_mask{};
   Bias memory_bias{};
-  int threads = 0;  // 0: threads()
+  int threads = 0;  ///< 0: threads()
   std::stop_token stop{};
 };
 
-// What a layer, or a stack of them, reads.
+/// What a layer, or a stack of them, reads.
 struct QKV_API TransformerLayerInput {
   TransformerLayerInput(const Sequences& rows, const MultiHeadAttentionOptions& options) : x(rows), self(options) {}
   TransformerLayerInput(const Sequences& rows, const Sequences& memory_rows, const DecoderLayerOptions& options);
@@ -69,68 +71,68 @@ struct QKV_API TransformerLayerInput {
   MultiHeadAttentionOptions to_memory{};
 };
 
-// What backward needs of a forward pass.
+/// What backward needs of a forward pass.
 struct TransformerLayerSaved {
   MultiHeadAttentionSaved self_attention, memory_attention;
   FeedForwardSaved feed_forward;
   ResidualSaved self_residual, memory_residual, feed_forward_residual;
-  Tensor after_self, after_memory;  // between the sublayers
-  Tensor parallel_normed;           // norm2(x) of parallel_norms
+  Tensor after_self, after_memory;  ///< between the sublayers
+  Tensor parallel_normed;           ///< norm2(x) of parallel_norms
 };
 using EncoderLayerSaved = TransformerLayerSaved;
 using DecoderLayerSaved = TransformerLayerSaved;
 
-// Keys and values kept while generating: of the tokens so far, and of the memory.
+/// Keys and values kept while generating: of the tokens so far, and of the memory.
 struct QKV_API TransformerLayerCache {
   KeyValueCache self;
   std::optional<KeyValueCache> memory{};
 
-  // Sequence b continues what was sequence parents[b] (key_value_cache.h).
+  /// Sequence b continues what was sequence parents[b] (key_value_cache.h).
   void reorder(std::span<const std::int64_t> parents);
 };
 using DecoderLayerCache = TransformerLayerCache;
 
 enum class LayerMemory { absent, present };
 
-// Safe for concurrent forward(); only update() and backward() modify it.
+/// Safe for concurrent forward(); only update() and backward() modify it.
 class QKV_API TransformerLayer {
  public:
   using Config = TransformerLayerConfig;
   using Saved = TransformerLayerSaved;
   using Cache = TransformerLayerCache;
 
-  // Takes self_attn.*, linear1.*, linear2.*, norm1.* and norm2.*; with memory also multihead_attn.* and norm3.*, gated
-  // linear3.*; parallel has no norm2. Layer scale is that of the norm's scope.
+  /// Takes self_attn.*, linear1.*, linear2.*, norm1.* and norm2.*; with memory also multihead_attn.* and norm3.*, gated
+  /// linear3.*; parallel has no norm2. Layer scale is that of the norm's scope.
   TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope = "");
 
-  // x and memory as in multi_head_attention.h. The observer receives what it receives there (its "output" is that of
-  // the attention), then attention_norm, what the residual connection around attention gives, feed_forward, and
-  // feed_forward_norm, what the one around it gives. With memory: what the two attentions give under "self." and
-  // "memory.", and self_norm and memory_norm for attention_norm.
+  /// x and memory as in multi_head_attention.h. The observer receives what it receives there (its "output" is that of
+  /// the attention), then attention_norm, what the residual connection around attention gives, feed_forward, and
+  /// feed_forward_norm, what the one around it gives. With memory: what the two attentions give under "self." and
+  /// "memory.", and self_norm and memory_norm for attention_norm.
   Tensor run(const TransformerLayerInput& in, Observer* observer) const;
-  // The same for training. `dropout` applies at all sites: attention weights, after each sublayer, after the
-  // activation; that of the options is ignored.
+  /// The same for training. `dropout` applies at all sites: attention weights, after each sublayer, after the
+  /// activation; that of the options is ignored.
   Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
-  // With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
-  // them, and to grad_memory, of the memory's shape. Returns the gradient of x. The observer receives what backward()
-  // of the attentions gives, under the names of run().
+  /// With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
+  /// them, and to grad_memory, of the memory's shape. Returns the gradient of x. The observer receives what backward()
+  /// of the attentions gives, under the names of run().
   Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
                       const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);
 
-  // For generating: the memory's keys and values are projected once; x, the new tokens of each sequence, follows the
-  // tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens; bit for
-  // bit, if each sequence has two new tokens or more each time. `last`: of self-attention (multi_head_attention.h).
-  Cache make_cache(std::int64_t batch) const;                        // without memory
-  Cache make_cache(const Sequences& memory, int threads = 0) const;  // with it
+  /// For generating: the memory's keys and values are projected once; x, the new tokens of each sequence, follows the
+  /// tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens; bit for
+  /// bit, if each sequence has two new tokens or more each time. `last`: of self-attention (multi_head_attention.h).
+  Cache make_cache(std::int64_t batch) const;                        ///< without memory
+  Cache make_cache(const Sequences& memory, int threads = 0) const;  ///< with it
   Tensor forward(const Sequences& x, Cache& cache, int threads = 0, LastWeights* last = nullptr) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
-  // std::invalid_argument unless the layer has memory if and only if the call has.
+  /// std::invalid_argument unless the layer has memory if and only if the call has.
   void check(bool memory) const;
-  // Calls f(part, its name) for every part, in order.
+  /// Calls f(part, its name) for every part, in order.
   template <class Layer, class F>
   static void for_each_part(Layer& layer, const F& f);
 
@@ -139,11 +141,11 @@ class QKV_API TransformerLayer {
   FeedForward feed_forward_;
   Residual self_residual_;
   std::optional<Residual> memory_residual_;
-  std::optional<Residual> feed_forward_residual_;  // none: the layer is parallel
-  std::optional<LayerNorm> parallel_norm_;         // of feed-forward in a parallel layer, if it has one
+  std::optional<Residual> feed_forward_residual_;  ///< none: the layer is parallel
+  std::optional<LayerNorm> parallel_norm_;         ///< of feed-forward in a parallel layer, if it has one
 };
 
-// A layer, or a stack of layers, without memory.
+/// A layer, or a stack of layers, without memory.
 template <class Base>
 class EncoderOf : public Base {
  public:
@@ -167,7 +169,7 @@ class EncoderOf : public Base {
   }
 };
 
-// With memory.
+/// With memory.
 template <class Base>
 class DecoderOf : public Base {
  public:

@@ -1,9 +1,10 @@
-// Tensors by name on their way into layers. A layer takes what it needs, each once and with its shape checked; what
-// is left in the end is unexpected. Names are those of PyTorch's state dict.
-//
-//   Weights weights(read_safetensors(path).tensors, path);
-//   Linear linear({.in = 512, .out = 64}, weights, "encoder.proj.");   // takes encoder.proj.weight and ...bias
-//   weights.expect_empty();
+/// \file
+/// Tensors by name on their way into layers. A layer takes what it needs, each once and with its shape checked; what
+/// is left in the end is unexpected. Names are those of PyTorch's state dict.
+///
+///     Weights weights(read_safetensors(path).tensors, path);
+///     Linear linear({.in = 512, .out = 64}, weights, "encoder.proj.");   // takes encoder.proj.weight and ...bias
+///     weights.expect_empty();
 #pragma once
 
 #include <functional>
@@ -19,23 +20,23 @@ namespace qkv {
 
 class QKV_API Weights {
  public:
-  // `origin` begins every message. Tensors are handed out in `dtype`, f32 or f64; layers keep the matrices they
-  // multiply by as `storage` says (matmul.h).
+  /// `origin` begins every message. Tensors are handed out in `dtype`, f32 or f64; layers keep the matrices they
+  /// multiply by as `storage` says (matmul.h).
   explicit Weights(std::map<std::string, Tensor> tensors, std::string origin = "weights", Dtype dtype = Dtype::f32,
                    WeightStorage storage = WeightStorage::full);
 
-  // Every tensor there is, made when it is taken: `draw` gives it in any floating type.
+  /// Every tensor there is, made when it is taken: `draw` gives it in any floating type.
   using Draw = std::function<Tensor(const std::string& name, const Dims& shape)>;
   Weights(Draw draw, Dtype dtype, WeightStorage storage = WeightStorage::full);
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
-  // Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
+  /// Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
   Tensor take(const std::string& name, const Dims& shape);
-  // A tensor that goes before one of this name, if there is any.
+  /// A tensor that goes before one of this name, if there is any.
   void add(const std::string& name, Tensor tensor) { tensors_[name] = std::move(tensor); }
-  // Drops a tensor that is not needed, if it exists.
+  /// Drops a tensor that is not needed, if it exists.
   void ignore(const std::string& name) { tensors_.erase(name); }
-  // FormatError, naming some, if tensors are left.
+  /// FormatError, naming some, if tensors are left.
   void expect_empty() const;
 
   Dtype dtype() const { return dtype_; }
@@ -43,14 +44,14 @@ class QKV_API Weights {
 
  private:
   std::map<std::string, Tensor> tensors_;
-  Draw draw_;  // empty: only what is in tensors_
+  Draw draw_;  ///< empty: only what is in tensors_
   std::string origin_;
   Dtype dtype_;
   WeightStorage storage_ = WeightStorage::full;
 };
 
-// How a model that computes in this precision keeps its matrices. std::invalid_argument for reduced_pairs, which
-// attention alone has, and for reduced with int8, which rounds in its own way.
+/// How a model that computes in this precision keeps its matrices. std::invalid_argument for reduced_pairs, which
+/// attention alone has, and for reduced with int8, which rounds in its own way.
 QKV_API WeightStorage with_precision(WeightStorage storage, Precision precision);
 
 }  // namespace qkv

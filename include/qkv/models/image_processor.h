@@ -1,8 +1,9 @@
-// From a picture to the numbers that a Vision Transformer reads, as transformers' ViTImageProcessor and
-// BitImageProcessor (DINOv2) make them: resize, crop, rescale, normalise.
-//
-//   ImageProcessor processor = ImageProcessor::load("models/dino");
-//   Tensor x = processor.process(read_picture("cat.jpg"));  // f32 [224, 224, 3]
+/// \file
+/// From a picture to the numbers that a Vision Transformer reads, as transformers' ViTImageProcessor and
+/// BitImageProcessor (DINOv2) make them: resize, crop, rescale, normalise.
+///
+///     ImageProcessor processor = ImageProcessor::load("models/dino");
+///     Tensor x = processor.process(read_picture("cat.jpg"));  // f32 [224, 224, 3]
 #pragma once
 
 #include <array>
@@ -16,17 +17,17 @@
 
 namespace qkv {
 
-// Both widen with the step where a picture becomes smaller, so that every pixel counts.
+/// Both widen with the step where a picture becomes smaller, so that every pixel counts.
 enum class Resampling {
-  bilinear,  // a triangle 1 wide on either side
-  bicubic,   // Keys's cubic, a = -1/2, 2 wide
+  bilinear,  ///< a triangle 1 wide on either side
+  bicubic,   ///< Keys's cubic, a = -1/2, 2 wide
 };
 
-// The steps in their order; one that is not there is left out. Defaults: those of ViTImageProcessor.
+/// The steps in their order; one that is not there is left out. Defaults: those of ViTImageProcessor.
 struct ImageProcessorConfig {
   struct Resize {
     PictureSize size{224, 224};
-    std::int64_t shortest_edge = 0;  // if not 0, instead of `size`: height to width stay as they were
+    std::int64_t shortest_edge = 0;  ///< if not 0, instead of `size`: height to width stay as they were
     Resampling resampling = Resampling::bilinear;
   };
   struct Normalize {
@@ -35,37 +36,37 @@ struct ImageProcessorConfig {
   };
 
   std::optional<Resize> resize = Resize{};
-  std::optional<PictureSize> center_crop{};  // zeros around a smaller picture
+  std::optional<PictureSize> center_crop{};  ///< zeros around a smaller picture
   std::optional<double> rescale_factor = 1 / 255.0;
-  std::optional<Normalize> normalize = Normalize{};  // (x - mean) / deviation, by channel
+  std::optional<Normalize> normalize = Normalize{};  ///< (x - mean) / deviation, by channel
 };
 
-// Immutable after construction: any number of threads may call process.
+/// Immutable after construction: any number of threads may call process.
 class QKV_API ImageProcessor {
  public:
-  // Edges of 1 to 8000, factors and deviations of 2^-20 to 2^20, means up to 2^20;
-  // std::invalid_argument for others.
+  /// Edges of 1 to 8000, factors and deviations of 2^-20 to 2^20, means up to 2^20;
+  /// std::invalid_argument for others.
   explicit ImageProcessor(const ImageProcessorConfig& config);
 
-  // preprocessor_config.json of a ViTImageProcessor or BitImageProcessor, with the defaults of its class. FormatError,
-  // naming the key, for any other class, for keys that are unknown or ask for another step, and for resampling other
-  // than bilinear (2) and bicubic (3). A picture has three channels and rows, columns, channels in this order whatever
-  // do_convert_rgb and data_format say.
+  /// preprocessor_config.json of a ViTImageProcessor or BitImageProcessor, with the defaults of its class. FormatError,
+  /// naming the key, for any other class, for keys that are unknown or ask for another step, and for resampling other
+  /// than bilinear (2) and bicubic (3). A picture has three channels and rows, columns, channels in this order whatever
+  /// do_convert_rgb and data_format say.
   static ImageProcessorConfig read_config(const std::string& folder);
-  // Writes such a file, that of a ViTImageProcessor.
+  /// Writes such a file, that of a ViTImageProcessor.
   void save(const std::string& folder) const;
   static ImageProcessor load(const std::string& folder) { return ImageProcessor(read_config(folder)); }
 
-  // u8 [height, width, 3] to f32 [height, width, 3]. Resized pixels are those of Image.resize in Pillow 13, and the
-  // results those of transformers on Pillow, to the bit. std::invalid_argument for any other tensor, and if the picture
-  // becomes larger than those that pictures.h reads.
+  /// u8 [height, width, 3] to f32 [height, width, 3]. Resized pixels are those of Image.resize in Pillow 13, and the
+  /// results those of transformers on Pillow, to the bit. std::invalid_argument for any other tensor, and if the
+  /// picture becomes larger than those that pictures.h reads.
   Tensor process(const TensorView& picture, int threads = 0) const;
 
   const ImageProcessorConfig& config() const { return config_; }
 
  private:
   ImageProcessorConfig config_;
-  std::array<std::array<float, 256>, 3> values_;  // rescaled and normalised, by channel
+  std::array<std::array<float, 256>, 3> values_;  ///< rescaled and normalised, by channel
 };
 
 }  // namespace qkv

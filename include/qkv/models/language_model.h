@@ -1,11 +1,12 @@
-// Decoder-only Transformers: embeddings (with positions, if these are learnt), layers in which a token attends to
-// itself and to those before it, a final norm, and an output over the vocabulary. Reads the Hugging Face folders of
-// GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 and Gemma 3. Source: Radford et al., "Language models
-// are unsupervised multitask learners" (2019).
-//
-//   LanguageModel model = LanguageModel::load("smollm2");
-//   Tensor logits = model.logits(sequences);                       // of all tokens, [tokens, vocab]
-//   std::unique_ptr<NextTokens> next = model.next_tokens(prompts);  // for generate() (generate.h)
+/// \file
+/// Decoder-only Transformers: embeddings (with positions, if these are learnt), layers in which a token attends to
+/// itself and to those before it, a final norm, and an output over the vocabulary. Reads the Hugging Face folders of
+/// GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 and Gemma 3. Source: Radford et al., "Language models
+/// are unsupervised multitask learners" (2019).
+///
+///     LanguageModel model = LanguageModel::load("smollm2");
+///     Tensor logits = model.logits(sequences);                       // of all tokens, [tokens, vocab]
+///     std::unique_ptr<NextTokens> next = model.next_tokens(prompts);  // for generate() (generate.h)
 #pragma once
 
 #include <cstdint>
@@ -28,82 +29,82 @@ namespace qkv {
 
 struct LanguageModelConfig {
   std::int64_t vocab = 0;
-  std::int64_t positions = 0;  // the longest sequence
+  std::int64_t positions = 0;  ///< the longest sequence
   std::int64_t model_dim = 0;
-  std::vector<TransformerLayerConfig> layers{};  // of each; all of this model_dim
-  bool learnt_positions = false;                 // a row for each position is added to the embeddings
-  double embedding_scale = 1;                    // embeddings, without positions, are multiplied by it
-  bool tied = true;                              // the output is the table of embeddings, transposed
-  bool output_bias = false;                      // not tied
-  double soft_cap = 0;                           // of logits: cap * tanh(logits / cap); 0: off
+  std::vector<TransformerLayerConfig> layers{};  ///< of each; all of this model_dim
+  bool learnt_positions = false;                 ///< a row for each position is added to the embeddings
+  double embedding_scale = 1;                    ///< embeddings, without positions, are multiplied by it
+  bool tied = true;                              ///< the output is the table of embeddings, transposed
+  bool output_bias = false;                      ///< not tied
+  double soft_cap = 0;                           ///< of logits: cap * tanh(logits / cap); 0: off
 };
 
 struct LanguageModelOptions {
-  std::span<const Mask> masks{};  // what else is hidden, one for each layer; none: nothing
-  int threads = 0;                // 0: threads()
+  std::span<const Mask> masks{};  ///< what else is hidden, one for each layer; none: nothing
+  int threads = 0;                ///< 0: threads()
   std::stop_token stop{};
 };
 
 struct LayerHead {
-  std::int64_t layer = 0, head = 0;  // from 0
+  std::int64_t layer = 0, head = 0;  ///< from 0
   bool operator==(const LayerHead&) const = default;
 };
 
-// How prompts are read. The bits of what follows do not depend on it.
+/// How prompts are read. The bits of what follows do not depend on it.
 struct PromptOptions {
-  // Tokens of each prompt that are read at once, so that a long one takes less memory; at least 2, and a single one
-  // that would be left over goes with those before it. 0: all.
+  /// Tokens of each prompt that are read at once, so that a long one takes less memory; at least 2, and a single one
+  /// that would be left over goes with those before it. 0: all.
   std::int64_t chunk = 0;
-  // Called for each of these heads by the pass that reads a prompt's last token, or one that was written behind it:
-  // what this token attends to, itself the last. Prompt: of which the row is; head: by its number in the list.
+  /// Called for each of these heads by the pass that reads a prompt's last token, or one that was written behind it:
+  /// what this token attends to, itself the last. Prompt: of which the row is; head: by its number in the list.
   std::vector<LayerHead> heads{};
   std::function<void(std::size_t prompt, std::size_t head, std::span<const float> weights)> on_weights{};
-  int threads = 0;  // 0: threads()
+  int threads = 0;  ///< 0: threads()
   std::stop_token stop{};
 };
 
-// Safe for concurrent calls of const members; only update() modifies it.
+/// Safe for concurrent calls of const members; only update() modifies it.
 class QKV_API LanguageModel {
  public:
   using Prompts = std::span<const std::vector<std::int32_t>>;
 
-  // Whether config.json of that folder names a kind of decoder-only model that is read here. FormatError or IoError if
-  // it cannot be read.
+  /// Whether config.json of that folder names a kind of decoder-only model that is read here. FormatError or IoError if
+  /// it cannot be read.
   static bool is_in(const std::string& folder);
-  // `folder` holds config.json, whose model_type is one of the kinds above, and model.safetensors or the files that its
-  // index names, in f32, f16 or bf16. FormatError, naming the file and what is wrong, for anything that is missing,
-  // superfluous, of another shape or not supported. Matrices are kept as `storage` says (matmul.h).
+  /// `folder` holds config.json, whose model_type is one of the kinds above, and model.safetensors or the files that
+  /// its index names, in f32, f16 or bf16. FormatError, naming the file and what is wrong, for anything that is
+  /// missing, superfluous, of another shape or not supported. Matrices are kept as `storage` says (matmul.h).
   static LanguageModel load(const std::string& folder, WeightStorage storage = WeightStorage::full);
-  // What its config.json says.
+  /// What its config.json says.
   static LanguageModelConfig read_config(const std::string& folder);
-  // The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
-  // refused before load() fills the memory.
+  /// The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
+  /// refused before load() fills the memory.
   static LanguageModelConfig check(const std::string& folder);
 
-  // Takes embeddings.weight [vocab, model_dim], positions.weight [positions, model_dim] if they are learnt, layers.N.*
-  // (transformer_layer.h), norm.*, and output.weight [vocab, model_dim] unless it is tied, with output.bias.
+  /// Takes embeddings.weight [vocab, model_dim], positions.weight [positions, model_dim] if they are learnt, layers.N.*
+  /// (transformer_layer.h), norm.*, and output.weight [vocab, model_dim] unless it is tied, with output.bias.
   LanguageModel(const LanguageModelConfig& config, Weights& weights);
 
-  // Of all sequences, one after the other: the hidden states behind the final norm [tokens, model_dim], and the logits
-  // [tokens, vocab] of what follows each token. std::invalid_argument if an id is not in the table or a sequence is too
-  // long. The observer receives "embeddings" (the input of the layers), then what transformer.h names.
+  /// Of all sequences, one after the other: the hidden states behind the final norm [tokens, model_dim], and the logits
+  /// [tokens, vocab] of what follows each token. std::invalid_argument if an id is not in the table or a sequence is
+  /// too long. The observer receives "embeddings" (the input of the layers), then what transformer.h names.
   Tensor hidden(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
   Tensor logits(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
 
-  // What the model would write if these were its last hidden states: final norm and output of rows [n, model_dim], as
-  // the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source: nostalgebraist,
-  // "interpreting GPT: the logit lens" (2020).
+  /// What the model would write if these were its last hidden states: final norm and output of rows [n, model_dim], as
+  /// the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source:
+  /// nostalgebraist, "interpreting GPT: the logit lens" (2020).
   Tensor read_out(const TensorView& rows, const LanguageModelOptions& options = {}) const;
 
-  // The backward pass from minus the log-probability of `next` behind the first tokens of a sequence, as many as
-  // `behind` (1 or more); the observer receives "layers.N.heads_gradient" (multi_head_attention.h).
-  // std::invalid_argument as above.
+  /// The backward pass from minus the log-probability of `next` behind the first tokens of a sequence, as many as
+  /// `behind` (1 or more); the observer receives "layers.N.heads_gradient" (multi_head_attention.h).
+  /// std::invalid_argument as above.
   void observe_gradients(std::span<const std::int32_t> sequence, std::int64_t behind, std::int32_t next,
                          Observer& observer) const;
 
-  // What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. The
-  // prompts are read here. std::invalid_argument as above, for an empty prompt, and for heads that are not there. The
-  // model must outlive it.
+  /// What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. The
+  /// prompts are read here. std::invalid_argument as above, for an empty prompt, and for heads that are not there. The
+  /// model must outlive it.
   std::unique_ptr<NextTokens> next_tokens(Prompts prompts, const PromptOptions& options = {}) const;
 
   const LanguageModelConfig& config() const { return config_; }
@@ -113,16 +114,16 @@ class QKV_API LanguageModel {
  private:
   class Continuation;
 
-  // Embeddings of ids at these positions.
+  /// Embeddings of ids at these positions.
   Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;
-  // Of rows [n, model_dim] behind the final norm.
+  /// Of rows [n, model_dim] behind the final norm.
   Tensor project(const TensorView& hidden, int threads) const;
 
   LanguageModelConfig config_;
   Embedding embeddings_;
   std::optional<Embedding> positions_;
   Encoder layers_;
-  std::optional<Linear> output_;  // none: it is tied
+  std::optional<Linear> output_;  ///< none: it is tied
 };
 
 }  // namespace qkv

@@ -1,10 +1,11 @@
-// BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
-// model of this family, and of RoBERTa, XLM-RoBERTa, DistilBERT and MPNet, which are the same with other positions,
-// without types or with a bias by relative position. Source: Devlin et al., "BERT: Pre-training of deep bidirectional
-// Transformers" (2018).
-//
-//   TextEncoder model = TextEncoder::load("models/minilm");
-//   Tensor hidden = model.forward(tokens);   // [tokens, model_dim], one row per token of the ragged batch
+/// \file
+/// BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
+/// model of this family, and of RoBERTa, XLM-RoBERTa, DistilBERT and MPNet, which are the same with other positions,
+/// without types or with a bias by relative position. Source: Devlin et al., "BERT: Pre-training of deep bidirectional
+/// Transformers" (2018).
+///
+///     TextEncoder model = TextEncoder::load("models/minilm");
+///     Tensor hidden = model.forward(tokens);   // [tokens, model_dim], one row per token of the ragged batch
 #pragma once
 
 #include <cstdint>
@@ -26,65 +27,65 @@ namespace qkv {
 
 struct TextEncoderConfig {
   std::int64_t vocab = 0;
-  std::int64_t positions = 0;  // the longest sequence
-  std::int64_t types = 0;      // 0: no embeddings of types, whatever types the tokens have
+  std::int64_t positions = 0;  ///< the longest sequence
+  std::int64_t types = 0;      ///< 0: no embeddings of types, whatever types the tokens have
   std::int64_t model_dim = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
   std::int64_t ff_dim = 0;
   Activation activation = Activation::gelu;
   double epsilon = 1e-12;
-  // RoBERTa: tokens with this id have the row of this number in the table of positions, all others those above, counted
-  // without them. -1: every position counts, from row 0.
+  /// RoBERTa: tokens with this id have the row of this number in the table of positions, all others those above,
+  /// counted without them. -1: every position counts, from row 0.
   std::int32_t padding = -1;
-  // MPNet: what is added to the logits of every layer is a table of so many of T5's buckets, to a distance of 128
-  // (relative_table.h). 0: nothing is.
+  /// MPNet: what is added to the logits of every layer is a table of so many of T5's buckets, to a distance of 128
+  /// (relative_table.h). 0: nothing is.
   std::int64_t relative_buckets = 0;
 
   std::int64_t position_rows() const { return positions + padding + 1; }
 };
 
-// Sequences of tokens, one after the other.
+/// Sequences of tokens, one after the other.
 struct TokenBatch {
   std::vector<std::int32_t> ids;
-  std::vector<std::int32_t> types;  // one per id: which segment it belongs to
-  Tensor offsets;                   // as in sequences.h
+  std::vector<std::int32_t> types;  ///< one per id: which segment it belongs to
+  Tensor offsets;                   ///< as in sequences.h
 
   std::int64_t batch() const { return offsets.element_count() - 1; }
 };
 
 struct TextEncoderOptions {
-  int threads = 0;  // 0: threads()
+  int threads = 0;  ///< 0: threads()
   std::stop_token stop{};
-  std::span<const Mask> masks{};  // who may attend to whom, one for each layer; none: all to all
+  std::span<const Mask> masks{};  ///< who may attend to whom, one for each layer; none: all to all
 };
 
-// Safe for concurrent forward(); only update() modifies it.
+/// Safe for concurrent forward(); only update() modifies it.
 class QKV_API TextEncoder {
  public:
-  // `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert" or
-  // "mpnet", and model.safetensors, whose names may begin with "bert." (or the like), or the files that its index
-  // names; the pooler, the heads of pre-training and position_ids are ignored. FormatError, naming the file and what is
-  // wrong, for anything else that is missing, superfluous, of another shape or not supported. Matrices of the layers
-  // are kept as `storage` says (matmul.h).
+  /// `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert" or
+  /// "mpnet", and model.safetensors, whose names may begin with "bert." (or the like), or the files that its index
+  /// names; the pooler, the heads of pre-training and position_ids are ignored. FormatError, naming the file and what
+  /// is wrong, for anything else that is missing, superfluous, of another shape or not supported. Matrices of the
+  /// layers are kept as `storage` says (matmul.h).
   static TextEncoder load(const std::string& folder, WeightStorage storage = WeightStorage::full);
-  // What its config.json says.
+  /// What its config.json says.
   static TextEncoderConfig read_config(const std::string& folder);
-  // The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
-  // refused before load() fills the memory.
+  /// The same, after checking the names, shapes and types of all weights without reading them, so that a folder can be
+  /// refused before load() fills the memory.
   static TextEncoderConfig check(const std::string& folder);
 
-  // Takes embeddings.{word,position}.weight, embeddings.type.weight if there are types, embeddings.norm.*,
-  // relative_bias.weight [relative_buckets, heads] if there are buckets, and layers.N.* (transformer_layer.h).
+  /// Takes embeddings.{word,position}.weight, embeddings.type.weight if there are types, embeddings.norm.*,
+  /// relative_bias.weight [relative_buckets, heads] if there are buckets, and layers.N.* (transformer_layer.h).
   TextEncoder(const TextEncoderConfig& config, Weights& weights);
 
-  // The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
-  // The observer receives "embedding" (of words and types), "positions" (with these added), "embedding_norm" and
-  // "embeddings" (both the input of the layers), then what transformer_layer.h names, as "layers.N.NAME".
+  /// The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
+  /// The observer receives "embedding" (of words and types), "positions" (with these added), "embedding_norm" and
+  /// "embeddings" (both the input of the layers), then what transformer_layer.h names, as "layers.N.NAME".
   Tensor forward(const TokenBatch& tokens, const TextEncoderOptions& options = {}, Observer* observer = nullptr) const;
 
   const TextEncoderConfig& config() const { return config_; }
-  // What is added to the logits of every layer; borrows the model.
+  /// What is added to the logits of every layer; borrows the model.
   std::optional<RelativeTable> relative_bias() const;
   void visit(const ParameterVisitor& visitor) const;
   void update(const ParameterUpdater& updater);
@@ -94,7 +95,7 @@ class QKV_API TextEncoder {
   Embedding word_, position_;
   std::optional<Embedding> type_;
   LayerNorm norm_;
-  std::optional<Embedding> relative_;  // a row of heads for each bucket
+  std::optional<Embedding> relative_;  ///< a row of heads for each bucket
   Encoder encoder_;
 };
 

@@ -1,4 +1,5 @@
-// Pairs of token sequences: what an encoder-decoder reads, and what it is trained on.
+/// \file
+/// Pairs of token sequences: what an encoder-decoder reads, and what it is trained on.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ struct TokenPair {
   std::vector<std::int32_t> target;
 };
 
-// Pairs side by side: tokens one after the other, offsets as in sequences.h.
+/// Pairs side by side: tokens one after the other, offsets as in sequences.h.
 struct PairBatch {
   std::vector<std::int32_t> source;
   std::vector<std::int32_t> target;

@@ -1,5 +1,6 @@
-// What a model must be able to do to be trained: list its weights, and give a loss with its gradients for a batch of
-// examples, of whatever kind.
+/// \file
+/// What a model must be able to do to be trained: list its weights, and give a loss with its gradients for a batch of
+/// examples, of whatever kind.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +12,10 @@
 namespace qkv {
 
 struct LossSum {
-  double sum = 0;          // of the losses, in nats
-  double nll = 0;          // the same without label smoothing
-  std::int64_t count = 0;  // of the losses: one for each target token, or for each label
-  double metric = 0;       // the sum of what metric_name() says, where a model has it
+  double sum = 0;          ///< of the losses, in nats
+  double nll = 0;          ///< the same without label smoothing
+  std::int64_t count = 0;  ///< of the losses: one for each target token, or for each label
+  double metric = 0;       ///< the sum of what metric_name() says, where a model has it
 };
 
 class QKV_API Trainable {
@@ -22,17 +23,17 @@ class QKV_API Trainable {
   virtual ~Trainable() = default;
   virtual void visit(const ParameterVisitor& visitor) const = 0;
   virtual void update(const ParameterUpdater& updater) = 0;
-  // What the better of two validations has more of: "accuracy", the mean of LossSum::metric. Empty: the lower loss
-  // decides alone.
+  /// What the better of two validations has more of: "accuracy", the mean of LossSum::metric. Empty: the lower loss
+  /// decides alone.
   virtual std::string metric_name() const { return {}; }
 };
 
 template <class Batch>
 class TrainableOn : public Trainable {
  public:
-  // Adds the gradients of the sum of the losses. Dropout, if the model has any, is drawn from the seed.
+  /// Adds the gradients of the sum of the losses. Dropout, if the model has any, is drawn from the seed.
   virtual LossSum backward(const Batch& batch, std::uint64_t dropout_seed) = 0;
-  // The losses as they are measured: without dropout and label smoothing.
+  /// The losses as they are measured: without dropout and label smoothing.
   virtual LossSum loss(const Batch& batch) const = 0;
 };
 

@@ -1,8 +1,9 @@
-// Shows that a machine computes with the arithmetic of docs/arithmetic.md: the digests of fixed computations beside
-// those that every machine of the class `fused` has; and of a model a certificate, which two machines compare.
-//
-//   for (const CertifiedCase& found : certify()) if (!found.holds()) std::cout << found.name << " parts\n";
-//   std::cout << certificate("models/minilm");   // qkv1-fused-f32-exact-3b1f...:9c05...
+/// \file
+/// Shows that a machine computes with the arithmetic of docs/arithmetic.md: the digests of fixed computations beside
+/// those that every machine of the class `fused` has; and of a model a certificate, which two machines compare.
+///
+///     for (const CertifiedCase& found : certify()) if (!found.holds()) std::cout << found.name << " parts\n";
+///     std::cout << certificate("models/minilm");   // qkv1-fused-f32-exact-3b1f...:9c05...
 #pragma once
 
 #include <cstdint>
@@ -22,23 +23,24 @@ struct CertifiedCase {
   bool holds() const { return digest == expected; }
 };
 
-// Attention in all passes in f32 and f64, activations, the cross-entropy, an encoder of texts, 20 training steps, a
-// translation and a generation, on the selected target; in the order of their names. A second or two.
+/// Attention in all passes in f32 and f64, activations, the cross-entropy, an encoder of texts, 20 training steps, a
+/// translation and a generation, on the selected target; in the order of their names. A second or two.
 QKV_API std::vector<CertifiedCase> certify(const FingerprintOptions& options = {});
 
-// The fingerprint of what the folder holds: a Translator, a Generator, a PictureClassifier (a Vit,
-// where classifier or preprocessor_config.json is missing) or an Embedder, the first that its config.json allows.
-// Errors as of their load(); std::invalid_argument for pictures in another storage than full.
+/// The fingerprint of what the folder holds: a Translator, a Generator, a PictureClassifier (a Vit,
+/// where classifier or preprocessor_config.json is missing) or an Embedder, the first that its config.json allows.
+/// Errors as of their load(); std::invalid_argument for pictures in another storage than full.
 QKV_API std::string fingerprint_of_folder(const std::string& folder, WeightStorage storage = WeightStorage::full,
                                           const FingerprintOptions& options = {});
 
-// FINGERPRINT:DIGEST, 16 digits of what the same makes of fixed inputs: embeddings of three texts, their translations,
-// what is written behind them, or the logits of a drawn picture. Machines whose certificates are equal give equal bits.
+/// FINGERPRINT:DIGEST, 16 digits of what the same makes of fixed inputs: embeddings of three texts, their translations,
+/// what is written behind them, or the logits of a drawn picture. Machines whose certificates are equal give equal
+/// bits.
 QKV_API std::string certificate(const std::string& folder, WeightStorage storage = WeightStorage::full,
                                 const FingerprintOptions& options = {});
 
-// In words what parts two certificates or fingerprints: the arithmetic, the class, storage, precision, the model, or
-// the results alone. Empty: nothing. std::invalid_argument if one of them is none.
+/// In words what parts two certificates or fingerprints: the arithmetic, the class, storage, precision, the model, or
+/// the results alone. Empty: nothing. std::invalid_argument if one of them is none.
 QKV_API std::string difference_of_certificates(const std::string& here, const std::string& expected);
 
 }  // namespace qkv

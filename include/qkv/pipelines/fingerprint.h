@@ -1,13 +1,14 @@
-// What fixes the bits of a model's results, in one short string: equal fingerprints give equal results, bit for bit,
-// whatever the CPU of the class, the threads, the other rows of a batch and the version.
-//
-//   std::cout << fingerprint(Embedder::load("models/minilm"));   // qkv1-fused-f32-exact-3b1f...
-//
-// Its parts: the arithmetic's number (version.h); the class of the selected target, fused or unfused (Target::fused);
-// how products keep weights, a word of kWeightStorages or f64; the precision; and 32 digits of a SHA-256 of the
-// weights as the model has them, its config, its tokenizers and what a folder says beside these: pooling, prompt and
-// limits of embedding, how to generate, how pictures are prepared. Names of files and tensors, the order of keys,
-// shards and number formats that hold the same weights change nothing. Options of a call are not part of it.
+/// \file
+/// What fixes the bits of a model's results, in one short string: equal fingerprints give equal results, bit for bit,
+/// whatever the CPU of the class, the threads, the other rows of a batch and the version.
+///
+///     std::cout << fingerprint(Embedder::load("models/minilm"));   // qkv1-fused-f32-exact-3b1f...
+///
+/// Its parts: the arithmetic's number (version.h); the class of the selected target, fused or unfused (Target::fused);
+/// how products keep weights, a word of kWeightStorages or f64; the precision; and 32 digits of a SHA-256 of the
+/// weights as the model has them, its config, its tokenizers and what a folder says beside these: pooling, prompt and
+/// limits of embedding, how to generate, how pictures are prepared. Names of files and tensors, the order of keys,
+/// shards and number formats that hold the same weights change nothing. Options of a call are not part of it.
 #pragma once
 
 #include <cstddef>
@@ -27,12 +28,12 @@
 namespace qkv {
 
 struct FingerprintOptions {
-  std::size_t max_length = 0;  // that calls of an Embedder have (EmbedOptions); 0: its own
-  int threads = 0;             // 0: threads()
+  std::size_t max_length = 0;  ///< that calls of an Embedder have (EmbedOptions); 0: its own
+  int threads = 0;             ///< 0: threads()
   std::stop_token stop{};
 };
 
-// Reads all weights once: some 0.3 s a GB and thread. Takes the memory of the largest weight beside them.
+/// Reads all weights once: some 0.3 s a GB and thread. Takes the memory of the largest weight beside them.
 QKV_API std::string fingerprint(const TextEncoder& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const LanguageModel& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& options = {});

@@ -1,8 +1,9 @@
-// From a prompt to what a decoder-only model writes behind it: tokenizer, model and search. Reads the folder of a
-// language model as Hugging Face keeps it.
-//
-//   Generator generator = Generator::load("smollm2");
-//   std::cout << generator.generate("The cat sat", {.max_new_tokens = 20}).text;
+/// \file
+/// From a prompt to what a decoder-only model writes behind it: tokenizer, model and search. Reads the folder of a
+/// language model as Hugging Face keeps it.
+///
+///     Generator generator = Generator::load("smollm2");
+///     std::cout << generator.generate("The cat sat", {.max_new_tokens = 20}).text;
 #pragma once
 
 #include <cstdint>
@@ -20,67 +21,67 @@
 
 namespace qkv {
 
-// What is not given is as the folder's generation_config.json says.
+/// What is not given is as the folder's generation_config.json says.
 struct GeneratorOptions {
-  // Of a text, never more than the model has positions: the tokens that are written, or those of the prompt with them.
-  // If neither is given and the folder says neither: 256 new ones.
+  /// Of a text, never more than the model has positions: the tokens that are written, or those of the prompt with them.
+  /// If neither is given and the folder says neither: 256 new ones.
   std::optional<std::int64_t> max_new_tokens{}, max_length{};
   std::optional<std::int64_t> beams{};
   std::optional<double> length_penalty{}, repetition_penalty{};
-  std::optional<Sampling> sampling{};  // draws tokens instead of searching
-  bool greedy = false;                 // does not draw, whatever the folder says
-  // Beside the folder's: a text ends in front of the first one of them that it would hold. Beams must be 1.
+  std::optional<Sampling> sampling{};  ///< draws tokens instead of searching
+  bool greedy = false;                 ///< does not draw, whatever the folder says
+  /// Beside the folder's: a text ends in front of the first one of them that it would hold. Beams must be 1.
   std::vector<std::string> stop_strings{};
-  std::int64_t nbest = 1;  // texts for each prompt, at most `beams`
-  // What the first prompt of a call draws from, and the i-th one i lines later.
+  std::int64_t nbest = 1;  ///< texts for each prompt, at most `beams`
+  /// What the first prompt of a call draws from, and the i-th one i lines later.
   RandomStream stream{};
-  std::int64_t chunk = 0;  // as in PromptOptions
-  // Called on the calling thread as texts grow, with what is new of the text behind a prompt: what it gives, one after
-  // the other, is the text. Beams must be 1.
+  std::int64_t chunk = 0;  ///< as in PromptOptions
+  /// Called on the calling thread as texts grow, with what is new of the text behind a prompt: what it gives, one after
+  /// the other, is the text. Beams must be 1.
   std::function<void(std::size_t prompt, std::string_view text)> on_text{};
-  std::vector<LayerHead> heads{};  // whose weights are kept; beams must be 1
-  int threads = 0;                 // 0: threads()
+  std::vector<LayerHead> heads{};  ///< whose weights are kept; beams must be 1
+  int threads = 0;                 ///< 0: threads()
   std::stop_token stop{};
 };
 
 enum class EndOfText { end_token, stop_string, length };
 
 struct GeneratedText {
-  std::string text{};                     // behind the prompt, without the token that ended it
-  std::vector<std::int32_t> ids{};        // all that was written, what ended it and stop strings included
-  double log_probability = 0, score = 0;  // as in generate.h
+  std::string text{};                     ///< behind the prompt, without the token that ended it
+  std::vector<std::int32_t> ids{};        ///< all that was written, what ended it and stop strings included
+  double log_probability = 0, score = 0;  ///< as in generate.h
   EndOfText end = EndOfText::length;
-  // Of each of the heads [written, prompt + written - 1], f32: row i is what the pass that wrote token i attended to,
-  // 0 behind its own token.
+  /// Of each of the heads [written, prompt + written - 1], f32: row i is what the pass that wrote token i attended to,
+  /// 0 behind its own token.
   std::vector<Tensor> weights{};
 };
 
-// Immutable after construction: any number of threads may call the others.
+/// Immutable after construction: any number of threads may call the others.
 class QKV_API Generator {
  public:
-  // `folder` holds what LanguageModel::load reads, generation_config.json (else config.json says how to generate), and
-  // tokenizer.json, which prompts that are texts need. FormatError, naming the file and the field, for what is
-  // malformed or asks for a way of tokenizing or generating that is not supported. `storage` as in weights.h.
+  /// `folder` holds what LanguageModel::load reads, generation_config.json (else config.json says how to generate), and
+  /// tokenizer.json, which prompts that are texts need. FormatError, naming the file and the field, for what is
+  /// malformed or asks for a way of tokenizing or generating that is not supported. `storage` as in weights.h.
   static Generator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  // The texts behind each prompt, best first: the same bits whatever other prompts there are, however many threads, and
-  // however prompts are cut into chunks. std::invalid_argument, naming the prompt by its number from 1, for one without
-  // tokens or with so many that no position is left to write, and for options that do not fit together; FormatError if
-  // the folder had no tokenizer.json.
+  /// The texts behind each prompt, best first: the same bits whatever other prompts there are, however many threads,
+  /// and however prompts are cut into chunks. std::invalid_argument, naming the prompt by its number from 1, for one
+  /// without tokens or with so many that no position is left to write, and for options that do not fit together;
+  /// FormatError if the folder had no tokenizer.json.
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::string> prompts,
                                                    const GeneratorOptions& options = {}) const;
   GeneratedText generate(const std::string& prompt, const GeneratorOptions& options = {}) const;
-  // From ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
+  /// From ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
   std::vector<std::vector<GeneratedText>> generate_ids(LanguageModel::Prompts prompts,
                                                        const GeneratorOptions& options = {}) const;
 
-  // How the folder's model draws, if it does.
+  /// How the folder's model draws, if it does.
   const std::optional<Sampling>& sampling() const { return defaults_.sampling; }
   std::int64_t beams(const GeneratorOptions& options) const { return options.beams.value_or(defaults_.beams); }
   const LanguageModel& model() const { return model_; }
-  // What the folder says beside the model, tokenizers as digests: for fingerprint().
+  /// What the folder says beside the model, tokenizers as digests: for fingerprint().
   std::string settings() const;
-  const Tokenizer& tokenizer() const;  // FormatError if the folder had none
+  const Tokenizer& tokenizer() const;  ///< FormatError if the folder had none
 
  private:
   struct Lengths {
@@ -93,7 +94,7 @@ class QKV_API Generator {
   class TextWriter;
 
   GenerateOptions search_options(const GeneratorOptions& options) const;
-  // How many tokens may follow a prompt of so many.
+  /// How many tokens may follow a prompt of so many.
   std::int64_t room(std::int64_t prompt, const GeneratorOptions& options) const;
 
   std::string folder_;

@@ -1,7 +1,8 @@
-// From a picture to the classes that it may be of: an image processor and a Vision Transformer with a classifier.
-//
-//   PictureClassifier classifier = PictureClassifier::load("models/digits");
-//   for (const ClassProbability& found : classifier.classify(read_picture("7.png"), 3)) ...
+/// \file
+/// From a picture to the classes that it may be of: an image processor and a Vision Transformer with a classifier.
+///
+///     PictureClassifier classifier = PictureClassifier::load("models/digits");
+///     for (const ClassProbability& found : classifier.classify(read_picture("7.png"), 3)) ...
 #pragma once
 
 #include <string>
@@ -15,19 +16,19 @@ namespace qkv {
 
 struct ClassProbability {
   std::string label;
-  double probability = 0;  // softmax of the logits
+  double probability = 0;  ///< softmax of the logits
 };
 
-// Safe for concurrent calls.
+/// Safe for concurrent calls.
 class QKV_API PictureClassifier {
  public:
-  // `folder` holds what Vit::load and ImageProcessor::load read. FormatError as from these, and for a model without a
-  // classifier.
+  /// `folder` holds what Vit::load and ImageProcessor::load read. FormatError as from these, and for a model without a
+  /// classifier.
   static PictureClassifier load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   PictureClassifier(ImageProcessor processor, Vit model);
 
-  // The `top` most probable classes of a picture u8 [height, width, 3], falling; of equal ones the first of the model.
+  /// The `top` most probable classes of a picture u8 [height, width, 3], falling; of equal ones the first of the model.
   std::vector<ClassProbability> classify(const TensorView& picture, std::int64_t top = 1,
                                          const VitOptions& options = {}) const;
 

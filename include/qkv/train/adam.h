@@ -1,7 +1,8 @@
-// Adam and AdamW, as torch.optim has them: with g the gradient of step t,
-//   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
-//   w = w - rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
-// Sources: Kingma, Ba, "Adam" (2014); Loshchilov, Hutter, "Decoupled weight decay regularization" (2017).
+/// \file
+/// Adam and AdamW, as torch.optim has them: with g the gradient of step t,
+///   m = beta1 m + (1 - beta1) g,  v = beta2 v + (1 - beta2) g^2
+///   w = w - rate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + epsilon)
+/// Sources: Kingma, Ba, "Adam" (2014); Loshchilov, Hutter, "Decoupled weight decay regularization" (2017).
 #pragma once
 
 #include <cstdint>
@@ -14,8 +15,8 @@
 namespace qkv {
 
 enum class WeightDecay {
-  in_gradient,  // Adam: weight_decay * w is added to g
-  decoupled,    // AdamW: w shrinks by rate * weight_decay * w first
+  in_gradient,  ///< Adam: weight_decay * w is added to g
+  decoupled,    ///< AdamW: w shrinks by rate * weight_decay * w first
 };
 
 struct AdamConfig {
@@ -28,21 +29,21 @@ struct AdamConfig {
 
 class QKV_API Adam {
  public:
-  // std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and weight_decay >= 0.
+  /// std::invalid_argument unless 0 <= beta < 1, epsilon > 0 and weight_decay >= 0.
   explicit Adam(const AdamConfig& config);
 
-  // Begins the next step: every gradient is multiplied by `scale` before use.
+  /// Begins the next step: every gradient is multiplied by `scale` before use.
   void begin_step(double rate, double scale = 1);
-  // Moves one parameter, and makes its gradient zero. Nothing happens without a gradient.
+  /// Moves one parameter, and makes its gradient zero. Nothing happens without a gradient.
   void step(const std::string& name, Parameter& parameter);
 
-  // m and v of each parameter that was moved, of the parameters' shape and type.
+  /// m and v of each parameter that was moved, of the parameters' shape and type.
   struct Moments {
     Tensor first, second;
   };
   std::int64_t steps() const { return steps_; }
   const std::map<std::string, Moments>& moments() const { return moments_; }
-  // Goes on from a state that was saved.
+  /// Goes on from a state that was saved.
   void restore(std::int64_t steps, std::map<std::string, Moments> moments);
 
  private:

@@ -1,4 +1,5 @@
-// From labelled pictures to a folder that classifies: a Vision Transformer and its training.
+/// \file
+/// From labelled pictures to a folder that classifies: a Vision Transformer and its training.
 #pragma once
 
 #include <string>
@@ -9,21 +10,22 @@
 namespace qkv {
 
 struct TrainClassifierFiles {
-  std::string config{};  // as src/train/classifier_config.h says
-  std::string train{};   // a folder with a folder of PNG and JPEG files for each class, or CSV: label, then gray pixels
-  std::string valid{};   // the same, of the same classes
-  std::string out{};     // the folder, which is made if it is not there
+  std::string config{};  ///< as src/train/classifier_config.h says
+  std::string
+      train{};  ///< a folder with a folder of PNG and JPEG files for each class, or CSV: label, then gray pixels
+  std::string valid{};  ///< the same, of the same classes
+  std::string out{};    ///< the folder, which is made if it is not there
 };
 
-// Whether a config is one of a classifier: it has "pictures". FormatError or IoError if it cannot be read.
+/// Whether a config is one of a classifier: it has "pictures". FormatError or IoError if it cannot be read.
 QKV_API bool is_classifier_config(const std::string& path);
 
-// The data are checked before anything is written. Of two validations the better one has more pictures right. The
-// folder gets what train() writes, and from the first validation on a model that transformers opens: at each best
-// validation, and in the end, what Vit::save writes, and preprocessor_config.json. Memory: 12 bytes for each pixel that
-// the model reads, of all pictures together, beside model and training. Errors: those of train(); FormatError for files
-// that break a rule of theirs and classes without pictures; std::invalid_argument if the folder has a model but no
-// checkpoints.
+/// The data are checked before anything is written. Of two validations the better one has more pictures right. The
+/// folder gets what train() writes, and from the first validation on a model that transformers opens: at each best
+/// validation, and in the end, what Vit::save writes, and preprocessor_config.json. Memory: 12 bytes for each pixel
+/// that the model reads, of all pictures together, beside model and training. Errors: those of train(); FormatError for
+/// files that break a rule of theirs and classes without pictures; std::invalid_argument if the folder has a model but
+/// no checkpoints.
 QKV_API TrainingResult train_classifier(const TrainClassifierFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv
