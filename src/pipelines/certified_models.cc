@@ -86,7 +86,7 @@ void add_translator_cases(Digests& all) {
   model.visit([&](const std::string&, const Parameter& own) { learnt.add(own.value); });
   all["20 training steps"] = learnt.value();
   const PairBatch sources = drawn_pairs(random);
-  const auto next = model.targets(sources.source, sources.source_offsets);
+  const auto next = model.decoder(sources.source, sources.source_offsets);
   all["translation"] =
       digest_of_texts(generate(*next, 3, {.start = 1, .ends = {0}, .max_length = 20, .beams = 4, .nbest = 2}));
 }
