@@ -7,16 +7,32 @@
 #include "models/model_config.h"
 #include "models/tensor_names.h"
 #include "qkv/models/text_encoder.h"
+#include "qkv/models/text_model.h"
 
 namespace qkv::inline models {
+
+enum class HeadActivation { tanh, relu, gelu, of_config };
+
+// A head under the names of a folder: out(norm(activation(dense(x)))), where what has no name is left out.
+struct HeadNames {
+  TextTask task;
+  const char* out;  // the bias of a masked word's is called out_bias
+  const char* out_bias = nullptr;
+  const char* dense = nullptr;
+  HeadActivation activation = HeadActivation::tanh;
+  const char* norm = nullptr;
+  bool dense_is_pooler = false;  // its name begins with the prefix of the model's
+};
 
 struct EncoderKind {
   TextEncoderConfig (*read)(const ModelConfig& config);
   void (*name)(const TextEncoderConfig& config, TensorNames& names);  // every tensor that a TextEncoder takes
   const char* prefix;                                                 // of all names, where the model has a head
   std::span<const std::string_view> passed_over;  // beginnings of the names of what no forward pass needs
+  std::span<const HeadNames> heads;
 };
 
+extern const std::span<const HeadNames> kRobertaHeads;  // MPNet's, too
 extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet;
 
 // Of BERT, whose keys and names are RoBERTa's too.

@@ -31,6 +31,7 @@ class FolderTensors {
   void pass_over(const std::function<bool(std::string_view name)>& is_needless);
   // Where both are there, `other` must be equal to `name`, bit for bit; it is not one of those to be named then.
   void tie(const std::string& other, const std::string& name);
+  bool ties(std::string_view other) const { return ties_.contains(std::string(other)); }
 
   // FormatError, naming the file and the tensor, unless these are all, each in its shape and of a floating type.
   void expect(std::vector<TensorName> names);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
@@ -12,6 +13,7 @@ namespace qkv::inline models {
 namespace {
 
 constexpr std::int64_t kMaxLayers = 1024;
+constexpr std::int64_t kMaxLabels = 1 << 20;
 
 // Of transformers' base class: both change which weights there are.
 constexpr FixedKey kOfEveryClass[] = {{"pruned_heads", "{}"}, {"quantization_config", "null"}};
@@ -66,6 +68,22 @@ std::int32_t ModelConfig::token(const std::string& key, std::int64_t vocab) cons
 bool ModelConfig::flag(const std::string& key, bool otherwise) const {
   const auto value = find(key);
   return value ? value->boolean() : otherwise;
+}
+
+std::vector<std::string> ModelConfig::labels() const {
+  const auto names = find("id2label");
+  if (!names) return {"LABEL_0", "LABEL_1"};
+  std::map<std::string, std::string> by_number;
+  names->for_each_member(
+      [&](const std::string& number, const io::JsonValue& name) { by_number[number] = name.string(); });
+  std::vector<std::string> labels;
+  for (std::size_t i = 0; i < by_number.size(); ++i) {
+    const auto found = by_number.find(std::to_string(i));
+    if (found == by_number.end()) names->refuse(fmt::format("has {} names, but none for {}", by_number.size(), i));
+    labels.push_back(found->second);
+  }
+  if (labels.empty() || std::ssize(labels) > kMaxLabels) names->refuse("must name at least one class");
+  return labels;
 }
 
 void ModelConfig::expect(std::span<const FixedKey> keys) const {

@@ -39,6 +39,8 @@ class ModelConfig {
   double epsilon(const std::string& key) const;
   std::int32_t token(const std::string& key, std::int64_t vocab) const;
   bool flag(const std::string& key, bool otherwise) const;
+  // The names under "0", "1", ... of id2label; two without a name of their own if there is none, as in transformers.
+  std::vector<std::string> labels() const;
 
   // Each of the keys, and of those that every class has, must be missing, null or this.
   void expect(std::span<const FixedKey> keys) const;

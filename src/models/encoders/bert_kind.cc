@@ -10,9 +10,21 @@ constexpr std::string_view kBertPassedOver[] = {"embeddings.position_ids", "pool
 constexpr FixedKey kBertFixed[] = {
     {"is_decoder", "false"}, {"add_cross_attention", "false"}, {"position_embedding_type", "\"absolute\""}};
 
+constexpr HeadNames kBertHeads[] = {
+    {.task = TextTask::masked_word,
+     .out = "cls.predictions.decoder",
+     .out_bias = "cls.predictions.bias",
+     .dense = "cls.predictions.transform.dense",
+     .activation = HeadActivation::of_config,
+     .norm = "cls.predictions.transform.LayerNorm"},
+    {.task = TextTask::sequence_class, .out = "classifier", .dense = "pooler.dense", .dense_is_pooler = true},
+    {.task = TextTask::token_class, .out = "classifier"},
+    {.task = TextTask::answer, .out = "qa_outputs"}};
+
 }  // namespace
 
-const EncoderKind kBert{.read = read_bert, .name = name_bert, .prefix = "bert.", .passed_over = kBertPassedOver};
+const EncoderKind kBert{
+    .read = read_bert, .name = name_bert, .prefix = "bert.", .passed_over = kBertPassedOver, .heads = kBertHeads};
 
 TextEncoderConfig read_bert(const ModelConfig& config) {
   config.expect(kBertFixed);

@@ -8,6 +8,19 @@ namespace {
 
 constexpr std::string_view kDistilBertPassedOver[] = {"vocab_transform.", "vocab_layer_norm.", "vocab_projector."};
 
+constexpr HeadNames kDistilBertHeads[] = {{.task = TextTask::masked_word,
+                                           .out = "vocab_projector",
+                                           .out_bias = "vocab_projector.bias",
+                                           .dense = "vocab_transform",
+                                           .activation = HeadActivation::of_config,
+                                           .norm = "vocab_layer_norm"},
+                                          {.task = TextTask::sequence_class,
+                                           .out = "classifier",
+                                           .dense = "pre_classifier",
+                                           .activation = HeadActivation::relu},
+                                          {.task = TextTask::token_class, .out = "classifier"},
+                                          {.task = TextTask::answer, .out = "qa_outputs"}};
+
 TextEncoderConfig read_distilbert(const ModelConfig& config) {
   config.expect({});
   return {.vocab = config.size("vocab_size"),
@@ -39,7 +52,10 @@ void name_distilbert(const TextEncoderConfig& config, TensorNames& names) {
 
 }  // namespace
 
-const EncoderKind kDistilBert{
-    .read = read_distilbert, .name = name_distilbert, .prefix = "distilbert.", .passed_over = kDistilBertPassedOver};
+const EncoderKind kDistilBert{.read = read_distilbert,
+                              .name = name_distilbert,
+                              .prefix = "distilbert.",
+                              .passed_over = kDistilBertPassedOver,
+                              .heads = kDistilBertHeads};
 
 }  // namespace qkv::inline models

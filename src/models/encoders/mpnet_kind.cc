@@ -33,6 +33,10 @@ void name_mpnet(const TextEncoderConfig& config, TensorNames& names) {
 
 }  // namespace
 
-const EncoderKind kMpnet{.read = read_mpnet, .name = name_mpnet, .prefix = "mpnet.", .passed_over = kMpnetPassedOver};
+const EncoderKind kMpnet{.read = read_mpnet,
+                         .name = name_mpnet,
+                         .prefix = "mpnet.",
+                         .passed_over = kMpnetPassedOver,
+                         .heads = kRobertaHeads};
 
 }  // namespace qkv::inline models

@@ -8,6 +8,17 @@ namespace {
 
 constexpr std::string_view kRobertaPassedOver[] = {"embeddings.position_ids", "pooler.", "lm_head."};
 
+constexpr HeadNames kHeads[] = {
+    {.task = TextTask::masked_word,
+     .out = "lm_head.decoder",
+     .out_bias = "lm_head.bias",
+     .dense = "lm_head.dense",
+     .activation = HeadActivation::gelu,
+     .norm = "lm_head.layer_norm"},
+    {.task = TextTask::sequence_class, .out = "classifier.out_proj", .dense = "classifier.dense"},
+    {.task = TextTask::token_class, .out = "classifier"},
+    {.task = TextTask::answer, .out = "qa_outputs"}};
+
 TextEncoderConfig read_roberta(const ModelConfig& json) {
   TextEncoderConfig config = read_bert(json);
   begin_positions_after(json.token("pad_token_id", config.vocab), "pad_token_id", json, config);
@@ -16,8 +27,9 @@ TextEncoderConfig read_roberta(const ModelConfig& json) {
 
 }  // namespace
 
+const std::span<const HeadNames> kRobertaHeads = kHeads;
 const EncoderKind kRoberta{
-    .read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kRobertaPassedOver};
+    .read = read_roberta, .name = name_bert, .prefix = "roberta.", .passed_over = kRobertaPassedOver, .heads = kHeads};
 
 void begin_positions_after(std::int32_t padding, std::string_view name, const ModelConfig& json,
                            TextEncoderConfig& config) {

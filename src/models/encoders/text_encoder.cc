@@ -1,60 +1,15 @@
-// TextEncoder: finds the kind of a folder's encoder, and its tensors by the names of that kind; embeddings and encoder
-// layers.
+// TextEncoder: embeddings and encoder layers.
 #include "qkv/models/text_encoder.h"
 
 #include <algorithm>
 #include <string>
 
 #include "core/refuse.h"
-#include "models/folder_tensors.h"
-#include "models/model_kinds.h"
+#include "models/encoders/text_encoder_folder.h"
 #include "qkv/stop.h"
 
 namespace qkv {
 namespace {
-
-// What TextEncoder::load() and check() read: everything but the weights' elements is checked when it is made.
-class TextEncoderFolder {
- public:
-  explicit TextEncoderFolder(const std::string& folder);
-
-  const TextEncoderConfig& config() const { return config_; }
-  // Under our names; the folder must outlive them.
-  Weights weights(WeightStorage storage) { return tensors_.weights(storage); }
-
- private:
-  TextEncoderConfig config_;
-  FolderTensors tensors_;
-};
-
-const EncoderKind& kind_of(const ModelConfig& json) {
-  const auto type = json.find("model_type");
-  return type ? family_of_kind<EncoderKind>(*type, "encoders") : kBert;
-}
-
-void expect_tensors(FolderTensors& file, const EncoderKind& kind, const TextEncoderConfig& config) {
-  const std::string whole = kind.prefix;
-  const std::string prefix = file.contains(whole + "embeddings.word_embeddings.weight") ? whole : "";
-  const auto is_passed_over = [&](std::string_view name) {
-    return std::ranges::any_of(kind.passed_over, [&](std::string_view begin) { return name.starts_with(begin); });
-  };
-  file.pass_over([&](std::string_view name) {
-    return is_passed_over(name) || (name.starts_with(prefix) && is_passed_over(name.substr(prefix.size())));
-  });
-  TensorNames names(prefix);
-  kind.name(config, names);
-  file.expect(names.all());
-}
-
-// As TextEncoder::read_config().
-TextEncoderConfig read_bert_config(const std::string& folder) {
-  const ModelConfig json(folder);
-  return kind_of(json).read(json);
-}
-
-TextEncoderFolder::TextEncoderFolder(const std::string& folder) : config_(read_bert_config(folder)), tensors_(folder) {
-  expect_tensors(tensors_, kind_of(ModelConfig(folder)), config_);
-}
 
 StackConfig stack_config(const TextEncoderConfig& config) {
   return {.layer = {.model_dim = config.model_dim,
@@ -103,7 +58,7 @@ std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const TextEncod
 
 }  // namespace
 
-TextEncoderConfig TextEncoder::read_config(const std::string& folder) { return read_bert_config(folder); }
+TextEncoderConfig TextEncoder::read_config(const std::string& folder) { return TextEncoderFolder::read_config(folder); }
 
 TextEncoderConfig TextEncoder::check(const std::string& folder) { return TextEncoderFolder(folder).config(); }
 

@@ -38,7 +38,6 @@ class VitFolder {
   FolderTensors tensors_;
 };
 
-constexpr std::int64_t kMaxLabels = 1 << 20;
 constexpr FixedKey kVitFixed[] = {{"qkv_bias", "true"}, {"use_swiglu_ffn", "false"}};
 
 // A number for both sides, or [height, width].
@@ -48,23 +47,6 @@ PictureSize read_size(const ModelConfig& json, const std::string& key) {
   const std::vector<io::JsonValue> sides = value.elements();
   if (sides.size() != 2) value.refuse("must be one number, or height and width");
   return {sides[0].integer(1, kMaxLayerSize), sides[1].integer(1, kMaxLayerSize)};
-}
-
-// The names under "0", "1", ... of id2label; two without a name of their own if there is none, as in transformers.
-std::vector<std::string> read_labels(const ModelConfig& json) {
-  const auto names = json.find("id2label");
-  if (!names) return {"LABEL_0", "LABEL_1"};
-  std::map<std::string, std::string> by_number;
-  names->for_each_member(
-      [&](const std::string& number, const io::JsonValue& name) { by_number[number] = name.string(); });
-  std::vector<std::string> labels;
-  for (std::size_t i = 0; i < by_number.size(); ++i) {
-    const auto found = by_number.find(std::to_string(i));
-    if (found == by_number.end()) names->refuse(fmt::format("has {} names, but none for {}", by_number.size(), i));
-    labels.push_back(found->second);
-  }
-  if (labels.empty() || std::ssize(labels) > kMaxLabels) names->refuse("must name at least one class");
-  return labels;
 }
 
 std::int64_t read_ff_dim(const ModelConfig& json, VitKind kind) {
@@ -180,7 +162,7 @@ VitConfig read_vit_config(const std::string& folder) {
                    .ff_dim = read_ff_dim(json, family.kind),
                    .activation = json.activation("hidden_act"),
                    .epsilon = json.epsilon("layer_norm_eps"),
-                   .labels = read_labels(json)};
+                   .labels = json.labels()};
   if (config.patch.height > config.picture.height || config.patch.width > config.picture.width) {
     json["patch_size"].refuse("must not be larger than image_size");
   }

@@ -1,0 +1,91 @@
+// TextModel: the head of an encoder, from the names that its kind lists.
+#include "qkv/models/text_model.h"
+
+#include <algorithm>
+
+#include "core/mathematics.h"
+#include "core/refuse.h"
+#include "models/encoders/text_encoder_folder.h"
+#include "ops/rowwise/row_kernels.h"
+#include "qkv/stop.h"
+
+namespace qkv {
+namespace {
+
+std::optional<Activation> activation_of(const HeadNames& head, const TextEncoderConfig& config) {
+  switch (head.activation) {
+    case HeadActivation::tanh:
+      return std::nullopt;
+    case HeadActivation::relu:
+      return Activation::relu;
+    case HeadActivation::gelu:
+      return Activation::gelu;
+    case HeadActivation::of_config:
+      break;
+  }
+  return config.activation;
+}
+
+// The first row of each sequence.
+Tensor first_rows(const Tensor& hidden, const TensorView& offsets) {
+  const std::int64_t batch = offsets.size(0) - 1, dim = hidden.size(1);
+  Tensor rows = Tensor::uninitialized({batch, dim});
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int32_t begin = offsets.at<std::int32_t>({b});
+    refuse_unless(begin < offsets.at<std::int32_t>({b + 1}), "text_model", "sequence {} has no tokens", b);
+    std::copy_n(hidden.data<float>() + begin * dim, dim, rows.data<float>() + b * dim);
+  }
+  return rows;
+}
+
+}  // namespace
+
+struct TextModel::Parts {
+  TextEncoderFolder& folder;
+  Weights weights;
+};
+
+TextHeadConfig TextModel::check(const std::string& folder, TextTask task) {
+  return TextEncoderFolder(folder, task).head_config();
+}
+
+TextModel TextModel::load(const std::string& folder, TextTask task, WeightStorage storage) {
+  TextEncoderFolder files(folder, task);
+  return TextModel(Parts{files, files.weights(storage)});
+}
+
+TextModel::TextModel(Parts parts)
+    : config_(parts.folder.head_config()),
+      encoder_(parts.folder.config(), parts.weights),
+      activation_(activation_of(parts.folder.head(), parts.folder.config())),
+      out_({.in = parts.folder.config().model_dim, .out = config_.outputs}, parts.weights,
+           std::string(kHeadScope) + "out.") {
+  const TextEncoderConfig& encoder = parts.folder.config();
+  const HeadNames& head = parts.folder.head();
+  const std::string scope = kHeadScope;
+  const std::int64_t dim = encoder.model_dim;
+  if (head.dense != nullptr) dense_.emplace(LinearConfig{.in = dim, .out = dim}, parts.weights, scope + "dense.");
+  if (head.norm != nullptr) {
+    norm_.emplace(LayerNormConfig{.dim = dim, .epsilon = encoder.epsilon}, parts.weights, scope + "norm.");
+  }
+}
+
+Tensor TextModel::logits(const TokenBatch& tokens, const TextEncoderOptions& options) const {
+  const StopScope stop(options.stop);
+  Tensor x = encoder_.forward(tokens, options);
+  if (config_.task == TextTask::sequence_class) x = first_rows(x, tokens.offsets);
+  if (dense_) {
+    x = dense_->forward(x, options.threads);
+    float* const values = x.data<float>();
+    if (activation_) {
+      ops::activate(*activation_, values, x.element_count());
+    } else {
+      std::transform(values, values + x.element_count(), values,
+                     [](float value) { return static_cast<float>(tanh(static_cast<double>(value))); });
+    }
+  }
+  if (norm_) x = norm_->forward(x, {}, options.threads);
+  return out_.forward(x, options.threads);
+}
+
+}  // namespace qkv
