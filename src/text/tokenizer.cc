@@ -27,7 +27,8 @@ using text::Piece;
 // The tokens of one text on the way to an Encoding.
 class Encoder {
  public:
-  Encoder(const Tokenizer::Parts& parts, std::size_t limit) : parts_(parts), limit_(limit) {}
+  Encoder(const Tokenizer::Parts& parts, std::size_t limit, std::int32_t type)
+      : parts_(parts), limit_(limit), type_(type) {}
 
   void run(std::string_view utf8) {
     text::for_each_word(parts_, utf8, [&](const text::AddedToken* token, CharacterSpan characters) {
@@ -38,6 +39,18 @@ class Encoder {
       }
       return result_.ids.size() < limit_;
     });
+  }
+
+  // The first `count` tokens of another text.
+  void append(const Encoding& other, std::size_t count) {
+    const auto add_all = [count](auto& to, const auto& from) {
+      to.insert(to.end(), from.begin(), from.begin() + static_cast<std::ptrdiff_t>(std::min(count, from.size())));
+    };
+    add_all(result_.ids, other.ids);
+    add_all(result_.tokens, other.tokens);
+    add_all(result_.type_ids, other.type_ids);
+    add_all(result_.offsets, other.offsets);
+    add_all(result_.special, other.special);
   }
 
   void add_special(const text::PostProcessor::Token& token) {
@@ -63,7 +76,7 @@ class Encoder {
     if (result_.ids.size() >= limit_) return;
     result_.ids.push_back(id);
     result_.tokens.push_back(token);
-    result_.type_ids.push_back(parts_.post_processor.type_id);
+    result_.type_ids.push_back(type_);
     result_.offsets.push_back(span_of(token, span));
     result_.special.push_back(0);
   }
@@ -96,9 +109,27 @@ class Encoder {
 
   const Tokenizer::Parts& parts_;
   std::size_t limit_;  // of tokens
+  std::int32_t type_;
   Encoding result_;
   std::vector<Piece> pieces_;
 };
+
+void check_size(std::string_view utf8) {
+  if (utf8.size() > std::numeric_limits<std::uint32_t>::max()) {
+    refuse("encode", "the text has {} bytes, the limit is 2^32 - 1", utf8.size());
+  }
+}
+
+// How many tokens each of two texts keeps where both have `most`: the longer one is cut first, as in tokenizers.
+std::pair<std::size_t, std::size_t> longest_first(std::size_t first, std::size_t second, std::size_t most) {
+  if (first <= most && second <= most - first) return {first, second};
+  std::size_t less = std::min(first, second), more = less > most ? less : std::max(less, most - less);
+  if (less > most || more > most - less) {
+    less = most / 2;
+    more = less + most % 2;
+  }
+  return first > second ? std::pair{more, less} : std::pair{less, more};
+}
 
 }  // namespace
 
@@ -122,16 +153,14 @@ Tokenizer Tokenizer::parse(std::string_view json, const std::string& name, std::
 }
 
 Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) const {
-  if (utf8.size() > std::numeric_limits<std::uint32_t>::max()) {
-    refuse("encode", "the text has {} bytes, the limit is 2^32 - 1", utf8.size());
-  }
+  check_size(utf8);
   const text::PostProcessor& around = parts_->post_processor;
   const std::size_t special = options.add_special_tokens ? around.before.size() + around.after.size() : 0;
   const std::size_t most = options.max_length == 0 ? std::numeric_limits<std::size_t>::max() : options.max_length;
   if (special > most) {
     refuse("encode", "max_length {} leaves no room for {} special tokens", options.max_length, special);
   }
-  Encoder encoder(*parts_, most - (options.add_special_tokens ? around.after.size() : 0));
+  Encoder encoder(*parts_, most - (options.add_special_tokens ? around.after.size() : 0), around.type_id);
   if (options.add_special_tokens) {
     for (const auto& token : around.before) encoder.add_special(token);
   }
@@ -140,6 +169,30 @@ Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) 
     for (const auto& token : around.after) encoder.add_special(token);
   }
   return encoder.take();
+}
+
+Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second, std::size_t max_length) const {
+  check_size(first);
+  check_size(second);
+  refuse_unless(parts_->post_processor.pair.has_value(), "encode_pair", "the tokenizer says nothing of pairs of texts");
+  const text::PostProcessor::Pair& pair = *parts_->post_processor.pair;
+  const std::size_t most = max_length == 0 ? std::numeric_limits<std::size_t>::max() : max_length;
+  refuse_unless(pair.count() <= most, "encode_pair", "max_length {} leaves no room for {} special tokens", max_length,
+                pair.count());
+  const auto encode_one = [&](std::string_view utf8, std::int32_t type) {
+    Encoder encoder(*parts_, std::numeric_limits<std::size_t>::max(), type);
+    encoder.run(utf8);
+    return encoder.take();
+  };
+  const Encoding a = encode_one(first, pair.first_type), b = encode_one(second, pair.second_type);
+  const auto [of_a, of_b] = longest_first(a.ids.size(), b.ids.size(), most - pair.count());
+  Encoder whole(*parts_, most, 0);
+  for (const auto& token : pair.before) whole.add_special(token);
+  whole.append(a, of_a);
+  for (const auto& token : pair.between) whole.add_special(token);
+  whole.append(b, of_b);
+  for (const auto& token : pair.after) whole.add_special(token);
+  return whole.take();
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, const DecodeOptions& options) const {

@@ -1,4 +1,5 @@
 // Reads and checks tokenizer.json, version 1.0: each stage but the model by its "type".
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -277,38 +278,69 @@ struct KnownTokens {
   }
 };
 
-PostProcessor read_bert_processing(const JsonValue& stage, const KnownTokens& known) {
+// `second_type`: of the second text of a pair and what ends it.
+PostProcessor read_bert_processing(const JsonValue& stage, const KnownTokens& known, std::int32_t second_type) {
   const auto token = [&](const char* name) {
     const std::vector<JsonValue> pair = stage[name].elements();
     if (pair.size() != 2) stage[name].refuse("must be [token, id]");
     return std::vector{known.check(pair[0], pair[1], 0)};
   };
-  return {.before = token("cls"), .after = token("sep")};
+  PostProcessor result{.before = token("cls"), .after = token("sep")};
+  PostProcessor::Token end = result.after[0];
+  end.type_id = second_type;
+  result.pair = {.before = result.before, .between = result.after, .second_type = second_type, .after = {end}};
+  return result;
 }
 
 std::int32_t type_id(const JsonValue& value) { return static_cast<std::int32_t>(value.integer(0, INT32_MAX)); }
 
-PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
-  PostProcessor result;
-  bool text_seen = false;
-  for (const JsonValue& piece : stage["single"].elements()) {
+// What a template puts before, between and behind its texts, and their types.
+struct Template {
+  std::vector<std::vector<PostProcessor::Token>> around{1};
+  std::vector<std::int32_t> types{};
+};
+
+// The texts are `ids`, in this order. FormatError for others.
+Template read_pieces(const JsonValue& stage, const char* key, const std::vector<std::string>& ids,
+                     const KnownTokens& known) {
+  Template result;
+  for (const JsonValue& piece : stage[key].elements()) {
     if (const auto sequence = piece.find("Sequence")) {
-      if ((*sequence)["id"].string() != "A") (*sequence)["id"].refuse("must be \"A\", the only text");
-      if (text_seen) piece.refuse("must not contain the text a second time");
-      text_seen = true;
-      result.type_id = type_id((*sequence)["type_id"]);
+      const JsonValue id = (*sequence)["id"];
+      const std::size_t at = result.types.size();
+      if (std::ranges::find(ids, id.string()) == ids.end())
+        id.refuse(ids.size() == 1 ? "must be \"A\", the only text" : "must be \"A\" or \"B\"");
+      if (at == ids.size() || id.string() != ids[at]) {
+        piece.refuse(ids.size() == 1 ? "must not contain the text a second time" : "must be \"A\" first, then \"B\"");
+      }
+      result.types.push_back(type_id((*sequence)["type_id"]));
+      result.around.emplace_back();
       continue;
     }
     const JsonValue special = piece["SpecialToken"];
     const JsonValue definition = stage["special_tokens"][special["id"].string()];
-    const std::vector<JsonValue> ids = definition["ids"].elements();
+    const std::vector<JsonValue> numbers = definition["ids"].elements();
     const std::vector<JsonValue> tokens = definition["tokens"].elements();
-    if (ids.size() != tokens.size()) definition["ids"].refuse("must be as many as tokens");
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      (text_seen ? result.after : result.before).push_back(known.check(tokens[i], ids[i], type_id(special["type_id"])));
+    if (numbers.size() != tokens.size()) definition["ids"].refuse("must be as many as tokens");
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      result.around.back().push_back(known.check(tokens[i], numbers[i], type_id(special["type_id"])));
     }
   }
-  if (!text_seen) stage["single"].refuse("must contain the text, Sequence \"A\"");
+  return result;
+}
+
+PostProcessor read_template(const JsonValue& stage, const KnownTokens& known) {
+  const Template single = read_pieces(stage, "single", {"A"}, known);
+  if (single.types.empty()) stage["single"].refuse("must contain the text, Sequence \"A\"");
+  PostProcessor result{.before = single.around[0], .type_id = single.types[0], .after = single.around[1]};
+  if (!stage.find("pair")) return result;
+  const Template pair = read_pieces(stage, "pair", {"A", "B"}, known);
+  if (pair.types.size() < 2) return result;
+  result.pair = {.before = pair.around[0],
+                 .first_type = pair.types[0],
+                 .between = pair.around[1],
+                 .second_type = pair.types[1],
+                 .after = pair.around[2]};
   return result;
 }
 
@@ -334,10 +366,11 @@ PostProcessor read_post_processors(const JsonValue& list, const KnownTokens& kno
 PostProcessor read_post_processor(const JsonValue& stage, const KnownTokens& known) {
   const std::string type = stage["type"].string();
   if (type == "TemplateProcessing") return read_template(stage, known);
-  if (type == "BertProcessing") return read_bert_processing(stage, known);
+  if (type == "BertProcessing") return read_bert_processing(stage, known, 1);
   PostProcessor result;
   if (type == "RobertaProcessing") {
-    result = read_bert_processing(stage, known);
+    result = read_bert_processing(stage, known, 0);
+    result.pair->between.push_back(result.after[0]);
     result.spaces = read_spaces(stage);
     return result;
   }

@@ -28,6 +28,17 @@ struct PostProcessor {
   std::vector<Token> before;
   std::int32_t type_id = 0;  // of the tokens of the text
   std::vector<Token> after;
+  // Around and between two texts.
+  struct Pair {
+    std::vector<Token> before;
+    std::int32_t first_type = 0;
+    std::vector<Token> between;
+    std::int32_t second_type = 0;
+    std::vector<Token> after;
+
+    std::size_t count() const { return before.size() + between.size() + after.size(); }
+  };
+  std::optional<Pair> pair{};
 
   // Where a token begins and ends in the text: with the spaces that it has at its ends, or without them. A space that
   // was put before the text is not there to be left out.

@@ -70,6 +70,10 @@ class QKV_API Tokenizer {
   /// Bytes that are not UTF-8 read as U+FFFD, as Python's errors="replace" has it. std::invalid_argument if max_length
   /// has no room for the special tokens, or the text has 2^32 bytes or more.
   Encoding encode(std::string_view text, const EncodeOptions& options = {}) const;
+  /// Two texts in one sequence, with what the post-processor puts around and between them; offsets are those in each
+  /// text. Of more than max_length tokens, special ones included (0: no limit), the longer text loses its end first, as
+  /// tokenizers' longest_first. std::invalid_argument as encode(), and where the post-processor says nothing of pairs.
+  Encoding encode_pair(std::string_view first, std::string_view second, std::size_t max_length = 0) const;
   /// std::invalid_argument for an id that is not in the vocabulary.
   std::string decode(std::span<const std::int32_t> ids, const DecodeOptions& options = {}) const;
 
