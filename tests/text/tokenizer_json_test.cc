@@ -115,6 +115,10 @@ TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
 /post_processor/single/- = {"Sequence": {"id": "A", "type_id": 3}}
     => post_processor.single[2] must not contain the text a second time
 /post_processor/single/1/Sequence/id = "B" => post_processor.single[1].Sequence.id must be "A", the only text
+/post_processor/pair = [{"Sequence": {"id": "C", "type_id": 0}}]
+    => post_processor.pair[0].Sequence.id must be "A" or "B"
+/post_processor/pair = [{"Sequence": {"id": "B", "type_id": 0}}]
+    => post_processor.pair[0] must be "A" first, then "B"
 /post_processor/single/0 = {} => post_processor.single[0].SpecialToken is missing
 /post_processor/special_tokens/C/ids = [1, 2] => post_processor.special_tokens.C.ids must be as many as tokens
 /post_processor/special_tokens/C/ids = [2]
