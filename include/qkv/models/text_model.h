@@ -1,8 +1,9 @@
-// An encoder of texts with a head: what it says of a text, of a pair of texts or of each token. Reads the folders of
-// transformers' classes for BERT, RoBERTa, XLM-RoBERTa, DistilBERT and MPNet.
-//
-//   TextModel model = TextModel::load("folder", TextTask::sequence_class);
-//   Tensor logits = model.logits(tokens);   // [batch, labels]
+/// \file
+/// An encoder of texts with a head: what it says of a text, of a pair of texts or of each token. Reads the folders of
+/// transformers' classes for BERT, RoBERTa, XLM-RoBERTa, DistilBERT and MPNet.
+///
+///     TextModel model = TextModel::load("folder", TextTask::sequence_class);
+///     Tensor logits = model.logits(tokens);   // [batch, labels]
 #pragma once
 
 #include <cstdint>
@@ -17,31 +18,33 @@
 
 namespace qkv {
 
+/// What a head says.
 enum class TextTask {
-  masked_word,     // ForMaskedLM: a logit for each word of the vocabulary, at each token
-  sequence_class,  // ForSequenceClassification: one for each label, of the whole; a pair's score is one label's
-  token_class,     // ForTokenClassification: one for each label, at each token
-  answer,          // ForQuestionAnswering: of the answer's first token, and of its last one, at each token
+  masked_word,     ///< ForMaskedLM: a logit for each word of the vocabulary, at each token
+  sequence_class,  ///< ForSequenceClassification: one for each label, of the whole; a pair's score is one label's
+  token_class,     ///< ForTokenClassification: one for each label, at each token
+  answer,          ///< ForQuestionAnswering: of the answer's first token, and of its last one, at each token
 };
 
+/// A head as its folder has it.
 struct TextHeadConfig {
   TextTask task = TextTask::sequence_class;
-  std::int64_t outputs = 0;           // logits of a row
-  std::vector<std::string> labels{};  // of id2label; none for masked words
+  std::int64_t outputs = 0;           ///< logits of a row
+  std::vector<std::string> labels{};  ///< of id2label; none for masked words
 };
 
-// Safe for concurrent logits().
+/// Safe for concurrent logits().
 class QKV_API TextModel {
  public:
-  // `folder` as for TextEncoder::load, with the head of the task. FormatError as from there, where the head is missing
-  // or another, and where there are not as many labels in config.json as rows in the head. The table of words is tied
-  // to the head of masked words unless config.json has tie_word_embeddings false.
+  /// `folder` as for TextEncoder::load, with the head of the task. FormatError as from there, where the head is missing
+  /// or another, and where there are not as many labels in config.json as rows in the head. The table of words is tied
+  /// to the head of masked words unless config.json has tie_word_embeddings false.
   static TextModel load(const std::string& folder, TextTask task, WeightStorage storage = WeightStorage::full);
-  // What load() would open, after checking the names, shapes and types of all weights without reading them.
+  /// What load() would open, after checking the names, shapes and types of all weights without reading them.
   static TextHeadConfig check(const std::string& folder, TextTask task);
 
-  // [tokens, outputs], or of a sequence_class [batch, outputs], from the first token of each sequence.
-  // std::invalid_argument as from TextEncoder::forward, and there for a sequence without tokens.
+  /// [tokens, outputs], or of a sequence_class [batch, outputs], from the first token of each sequence.
+  /// std::invalid_argument as from TextEncoder::forward, and there for a sequence without tokens.
   Tensor logits(const TokenBatch& tokens, const TextEncoderOptions& options = {}) const;
 
   const TextHeadConfig& config() const { return config_; }
