@@ -53,7 +53,7 @@ HWY_INLINE void store_as(V x, S* to) {
     const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(bits, 1));
     const auto rounded = hn::Add(hn::Add(word, hn::Set(bits, 0x7fff)), odd);
     const auto quiet = hn::Or(word, hn::Set(bits, 0x400000));
-    const auto upper = hn::IfThenElse(hn::RebindMask(bits, hn::Ne(x, x)), quiet, rounded);
+    const auto upper = hn::IfThenElse(hn::RebindMask(bits, hn::IsNaN(x)), quiet, rounded);
 #if HWY_TARGET == HWY_SCALAR
     const hn::Rebind<std::int32_t, Tag<float>> wide;
     const auto narrow = hn::DemoteTo(half, hn::BitCast(wide, hn::ShiftRight<16>(upper)));

@@ -2,6 +2,7 @@
 // have the same bits, too, but for sums over queries. docs/arithmetic.md says which bits.
 #include <fmt/format.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <fstream>
@@ -99,6 +100,22 @@ TEST(Arithmetic, ALogitThatIsNanMakesTheLargestNan) {
       for (int i = 0; i < 7; ++i) {
         EXPECT_EQ(std::isnan(largest.data<float>()[i]), key < 140) << target.name << ", key " << key;
       }
+    }
+  }
+  select_target("");
+}
+
+// A NaN whose bits are all ones is none of those that rounding to fewer bits keeps by itself.
+TEST(Arithmetic, NanStaysNanInSixteenBits) {
+  const Tensor rows = Tensor::zeros({1, 7, 8}, Dtype::bf16);
+  Tensor bias = filled({7, 7}, 0);
+  for (const int row : {0, 4}) bias.data<float>()[row * 7 + 2] = std::bit_cast<float>(~std::uint32_t{0});
+  for (const Target& target : targets()) {
+    if (!target.usable) continue;
+    select_target(target.name);
+    const Tensor out = convert(attention(rows, rows, rows, {.bias = Bias::view(bias)}), Dtype::f32);
+    for (int i = 0; i < 56; ++i) {
+      EXPECT_EQ(std::isnan(out.data<float>()[i]), i / 8 == 0 || i / 8 == 4) << target.name << ", element " << i;
     }
   }
   select_target("");
