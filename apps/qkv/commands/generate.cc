@@ -39,6 +39,7 @@ struct GenerateRequest {
   bool sample = false;
   bool explain = false;
   std::vector<std::string> heads{};
+  std::string scored{};  // file
   TextLineOptions lines{};
   GeneratorOptions options{};
   LeftOutOptions left_out{};
@@ -152,6 +153,37 @@ void explain(GenerateRequest& request, const Generator& generator) {
   }
 }
 
+// How probable each token of the file is: a line for each, and one for all of them; or one object of JSON.
+void score(const GenerateRequest& request, const Generator& generator) {
+  const std::string text = text_of_argument(read_file(request.scored), request.lines, request.scored);
+  const ScoredText scored =
+      of_option("--score", [&] { return generator.score(std::span(&text, 1), {.stop = interruption()}).front(); });
+  const auto token_at = [&](std::size_t at) { return generator.tokenizer().token_of(scored.ids[at]); };
+  if (!request.json) {
+    for (std::size_t i = 0; i < scored.tokens.size(); ++i) {
+      const auto& [log_probability, rank] = scored.tokens[i];
+      write_output(fmt::format("{:.6f}\t{}\t{}\n", log_probability, rank, on_one_line(token_at(i + 1))));
+    }
+    return write_output(fmt::format("{} tokens, log-probability {:.6f}, perplexity {:.6g}, {:.6f} bits per byte\n",
+                                    scored.tokens.size(), scored.log_probability, scored.perplexity,
+                                    scored.bits_per_byte));
+  }
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < scored.ids.size(); ++i) {
+    nlohmann::ordered_json& token = tokens.emplace_back();
+    token = {{"id", scored.ids[i]}, {"token", token_at(i)}, {"log_probability", nullptr}, {"rank", nullptr}};
+    if (i == 0) continue;
+    token["log_probability"] = scored.tokens[i - 1].log_probability;
+    token["rank"] = scored.tokens[i - 1].rank;
+  }
+  const nlohmann::ordered_json all{{"log_probability", scored.log_probability},
+                                   {"perplexity", scored.perplexity},
+                                   {"bytes", scored.bytes},
+                                   {"bits_per_byte", scored.bits_per_byte},
+                                   {"tokens", std::move(tokens)}};
+  write_output(all.dump() + "\n");
+}
+
 void generate(const Command& command, GenerateRequest request) {
   for (std::string& text : request.prompts) text = text_of_option("PROMPT", text, request.lines);
   for (const std::string& text : request.options.stop_strings) {
@@ -162,6 +194,7 @@ void generate(const Command& command, GenerateRequest request) {
   request.report.check(model_files(folder));
   const Generator generator = Generator::load(folder, storage_of(request.weights, request.precision));
   if (!request.ids) generator.tokenizer();  // before any work
+  if (!request.scored.empty()) return score(request, generator);
   request.options.sampling = sampling_of(command, request, generator);
   request.options.nbest = request.nbest.value_or(1);
   request.options.stop = interruption();
@@ -240,6 +273,13 @@ void add_generate(Command& program) {
         {.target = &request->heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
         "With --json: also the weights of this head, layer and head from 0, in the passes that wrote; may be repeated",
         repeated() & needs("--json") & excludes("--explain", "--nbest")},
+       {"--score", file(request->scored, "FILE"),
+        "Write nothing; show how probable each token of this text is: log-probability (natural), rank, token; last the "
+        "sum, perplexity and bits per byte; with --json {log_probability, perplexity, bytes, bits_per_byte, tokens: "
+        "[{id, token, log_probability, rank}]}",
+        excludes("text", "--max-new-tokens", "--max-length", "--stop", "--sample", "--temperature", "--top-k",
+                 "--top-p", "--min-p", "--seed", "--greedy", "--repetition-penalty", "--beams", "--length-penalty",
+                 "--nbest", "--chunk", "--ids", "--heads", "--explain")},
        {"--explain", flag(request->explain),
         "Show what each token was written from, what else might have been, and what each layer would have written; "
         "with "

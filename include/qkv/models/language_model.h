@@ -91,9 +91,12 @@ class QKV_API LanguageModel {
   Tensor hidden(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
   Tensor logits(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
 
+  /// The logits [n, vocab] of rows [n, model_dim] that hidden() gave.
+  Tensor project(const TensorView& hidden, int threads = 0) const;
+
   /// What the model would write if these were its last hidden states: final norm and output of rows [n, model_dim], as
-  /// the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source:
-  /// nostalgebraist, "interpreting GPT: the logit lens" (2020).
+  /// the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source: nostalgebraist,
+  /// "interpreting GPT: the logit lens" (2020).
   Tensor read_out(const TensorView& rows, const LanguageModelOptions& options = {}) const;
 
   /// The backward pass from minus the log-probability of `next` behind the first tokens of a sequence, as many as
@@ -116,8 +119,6 @@ class QKV_API LanguageModel {
 
   /// Embeddings of ids at these positions.
   Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;
-  /// Of rows [n, model_dim] behind the final norm.
-  Tensor project(const TensorView& hidden, int threads) const;
 
   LanguageModelConfig config_;
   Embedding embeddings_;

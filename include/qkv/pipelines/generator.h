@@ -56,6 +56,25 @@ struct GeneratedText {
   std::vector<Tensor> weights{};
 };
 
+struct TextScoreOptions {
+  int threads = 0;  ///< 0: threads()
+  std::stop_token stop{};
+};
+
+struct TokenScore {
+  double log_probability = 0;  ///< natural logarithm, behind the tokens before it
+  std::int64_t rank = 1;       ///< among all tokens, 1 for the most probable; of equal ones the lower id comes first
+};
+
+struct ScoredText {
+  std::vector<std::int32_t> ids{};
+  std::vector<TokenScore> tokens{};  ///< of all ids but the first, which has none before it
+  double log_probability = 0;        ///< the sum over tokens
+  std::int64_t bytes = 0;            ///< of the text that they are
+  double bits_per_byte = 0;          ///< -log_probability / ln(2) / bytes
+  double perplexity = 0;             ///< exp(-log_probability / tokens)
+};
+
 /// Immutable after construction: any number of threads may call the others.
 class QKV_API Generator {
  public:
@@ -74,6 +93,13 @@ class QKV_API Generator {
   /// From ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
   std::vector<std::vector<GeneratedText>> generate_ids(LanguageModel::Prompts prompts,
                                                        const GeneratorOptions& options = {}) const;
+
+  /// How probable the model finds each token of these texts, tokenized as prompts are. A text longer than the model's
+  /// positions is read in windows that begin half of them apart, and a token counts in the first that holds it, as
+  /// transformers' guide to perplexity has it with that stride. std::invalid_argument, naming the text by its number
+  /// from 1, for one with fewer than two tokens, or without a byte behind the first one; and for logits that are not
+  /// finite. FormatError if the folder had no tokenizer.json.
+  std::vector<ScoredText> score(std::span<const std::string> texts, const TextScoreOptions& options = {}) const;
 
   /// How the folder's model draws, if it does.
   const std::optional<Sampling>& sampling() const { return defaults_.sampling; }
