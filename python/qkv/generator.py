@@ -35,6 +35,7 @@ class GenerateOptions(TypedDict, total=False):
     nbest: int  #: 1
     chunk: int  #: tokens of a prompt that are read at once, which changes no bit; 0: all
     heads: Iterable[tuple[int, int]]  #: (layer, head), from 0, whose weights the results have, of the passes that wrote
+    chat: bool  #: each prompt is a text that a user says, put into the folder's chat template (ChatML, Llama, Mistral, Gemma)
     threads: int | None
 
 

@@ -40,6 +40,9 @@ GeneratorOptions take_generator_options(const Generator& generator, nb::handle s
   keywords.read("beams", options.beams);
   keywords.read("length_penalty", options.length_penalty);
   keywords.read("nbest", options.nbest);
+  bool chat = false;
+  keywords.read("chat", chat);
+  if (chat) options.form = PromptForm::chat;
   keywords.read("chunk", options.chunk);
   TensorView heads;
   keywords.read_integers("heads", heads);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/refuse.h"
+#include "pipelines/chat_template.h"
 #include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
 #include "qkv/stop.h"
@@ -147,6 +148,7 @@ Generator::Generator(std::string folder, LanguageModel model, std::optional<Toke
     : folder_(std::move(folder)),
       model_(std::move(model)),
       tokenizer_(std::move(tokenizer)),
+      chat_(std::make_shared<ChatTemplate>(read_chat_template(folder_))),
       defaults_(std::move(defaults)),
       lengths_(lengths),
       stop_strings_(std::move(stop_strings)) {}
@@ -265,10 +267,17 @@ std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::P
   return results;
 }
 
+std::vector<std::int32_t> Generator::prompt_ids(const std::string& prompt, PromptForm form) const {
+  if (form == PromptForm::text) return tokenizer().encode(prompt).ids;
+  return tokenizer()
+      .encode(form == PromptForm::chat ? chat_->render(prompt) : prompt, {.add_special_tokens = false})
+      .ids;
+}
+
 std::vector<std::vector<GeneratedText>> Generator::generate(std::span<const std::string> prompts,
                                                             const GeneratorOptions& options) const {
   std::vector<std::vector<std::int32_t>> ids;
-  for (const std::string& prompt : prompts) ids.push_back(tokenizer().encode(prompt).ids);
+  for (const std::string& prompt : prompts) ids.push_back(prompt_ids(prompt, options.form));
   return generate_ids(ids, options);
 }
 

@@ -43,5 +43,20 @@ TEST(Generate, LinesBeforeOneThatIsRefusedAreAnswered) {
   EXPECT_TRUE(holds(run_program(kGenerate + much).err, "the model has 256 positions, and writes at least one token"));
 }
 
+// The same as the text of the template without special tokens of its own; a template of no known kind is refused.
+TEST(Generate, AMessageIsPutIntoTheTemplate) {
+  const std::string chat = text_of(kGenerate + "--json --max-new-tokens 8 --chat 'What is a cat?'");
+  const std::string raw = "<|im_start|>user\nWhat is a cat?<|im_end|>\n<|im_start|>assistant\n";
+  EXPECT_EQ(text_of(kGenerate + "--json --max-new-tokens 8 --raw '" + raw + "'"), chat);
+  EXPECT_NE(text_of(kGenerate + "--json --max-new-tokens 8 'What is a cat?'"), chat);
+  const TemporaryFolder folder;
+  std::filesystem::copy(QKV_TEST_DATA "/golden/language/gpt2", folder / "model");
+  folder.put("model/tokenizer_config.json", R"({"chat_template": "{{ messages }}"})");
+  const Outcome outcome = run_program("generate --model " + (folder / "model") + " --chat a");
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(lines_of(outcome.err).size(), 1u);
+  EXPECT_TRUE(holds(outcome.err, "the chat template is none of ChatML, Llama, Mistral and Gemma")) << outcome.err;
+}
+
 }  // namespace
 }  // namespace qkv::test

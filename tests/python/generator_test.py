@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import signal
 import threading
 import time
@@ -43,6 +44,17 @@ def test_forms_of_prompts(generator):
     assert len(best) == 2 and best[0].score >= best[1].score
     assert (one.end, len(one.ids)) == ("length", 5)
     assert generator.generate("A cat", max_length=len(ids) + 2).ids == one.ids[:2]
+
+
+def test_a_message_is_put_into_the_template(generator, tmp_path):
+    chats = json.loads((GOLDEN / "chat.json").read_text())
+    written = generator.generate(chats["messages"], chat=True, max_new_tokens=4)
+    assert written == generator.generate(chats["known"]["chatml"]["ids"], max_new_tokens=4)
+    assert "".join(generator.stream(chats["messages"][0], chat=True, max_new_tokens=4)) == written[0].text
+    shutil.copytree(GOLDEN / "gpt2", tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").unlink()
+    with pytest.raises(qkv.FormatError, match="chat_template is missing"):
+        qkv.Generator(tmp_path / "model").generate("x", chat=True)
 
 
 def test_draws_follow_the_seed(generator):

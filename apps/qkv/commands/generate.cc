@@ -67,7 +67,7 @@ std::vector<std::int32_t> prompt_of_line(const GenerateRequest& request, const G
                                          const std::string& line, std::int64_t number) {
   const LanguageModelConfig& model = generator.model().config();
   std::vector<std::int32_t> ids =
-      request.ids ? ids_of_line(line, number, model.vocab) : generator.tokenizer().encode(line).ids;
+      request.ids ? ids_of_line(line, number, model.vocab) : generator.prompt_ids(line, request.options.form);
   if (ids.empty()) throw FormatError(fmt::format("line {} has no tokens; a prompt needs one", number));
   if (std::ssize(ids) >= model.positions) {
     throw FormatError(fmt::format("line {} has {} tokens; the model has {} positions, and writes at least one token",
@@ -242,6 +242,11 @@ void add_generate(Command& program) {
         "Maximum number of new tokens (default: generation_config.json, else 256)"},
        {"--max-length", whole(options.max_length, 1, 1 << 20), "The same, including the tokens of the prompt",
         excludes("--max-new-tokens")},
+       {"--chat", flag([&options] { options.form = PromptForm::chat; }),
+        "Each prompt is a message to a model made for chats, put into its chat template: ChatML, Llama, Mistral, Gemma",
+        excludes("--ids")},
+       {"--raw", flag([&options] { options.form = PromptForm::raw; }),
+        "Prompts hold their special tokens themselves, as <|im_start|>: none is added", excludes("--chat", "--ids")},
        {"--stop",
         {.target = &options.stop_strings, .type = "TEXT", .count = 1, .takes_words = false},
         "Stop before this text, which is not printed; may be repeated",
@@ -279,7 +284,7 @@ void add_generate(Command& program) {
         "[{id, token, log_probability, rank}]}",
         excludes("text", "--max-new-tokens", "--max-length", "--stop", "--sample", "--temperature", "--top-k",
                  "--top-p", "--min-p", "--seed", "--greedy", "--repetition-penalty", "--beams", "--length-penalty",
-                 "--nbest", "--chunk", "--ids", "--heads", "--explain")},
+                 "--nbest", "--chunk", "--ids", "--heads", "--explain", "--chat", "--raw")},
        {"--explain", flag(request->explain),
         "Show what each token was written from, what else might have been, and what each layer would have written; "
         "with "

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,8 +22,18 @@
 
 namespace qkv {
 
+inline namespace pipelines {
+struct ChatTemplate;
+}
+
+/// What a prompt that is a text becomes: `text` is tokenized with what the tokenizer puts around a text, `raw` without,
+/// and `chat` is all that a user says, put into the folder's chat template (of ChatML, Llama 2 or 3, Mistral or Gemma),
+/// without.
+enum class PromptForm { text, raw, chat };
+
 /// What is not given is as the folder's generation_config.json says.
 struct GeneratorOptions {
+  PromptForm form = PromptForm::text;
   /// Of a text, never more than the model has positions: the tokens that are written, or those of the prompt with them.
   /// If neither is given and the folder says neither: 256 new ones.
   std::optional<std::int64_t> max_new_tokens{}, max_length{};
@@ -90,6 +101,8 @@ class QKV_API Generator {
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::string> prompts,
                                                    const GeneratorOptions& options = {}) const;
   GeneratedText generate(const std::string& prompt, const GeneratorOptions& options = {}) const;
+  /// A prompt's ids. FormatError if the folder had no tokenizer.json, or for `chat` no chat template of a known kind.
+  std::vector<std::int32_t> prompt_ids(const std::string& prompt, PromptForm form = PromptForm::text) const;
   /// From ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
   std::vector<std::vector<GeneratedText>> generate_ids(LanguageModel::Prompts prompts,
                                                        const GeneratorOptions& options = {}) const;
@@ -126,6 +139,7 @@ class QKV_API Generator {
   std::string folder_;
   LanguageModel model_;
   std::optional<Tokenizer> tokenizer_;
+  std::shared_ptr<const ChatTemplate> chat_;
   GenerateOptions defaults_;
   Lengths lengths_;
   std::vector<std::string> stop_strings_;

@@ -1,0 +1,220 @@
+// Reads chat templates without running them: the texts that they hold say of what kind they are.
+#include "pipelines/chat_template.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "io/files/descriptor.h"
+#include "io/json/json_document.h"
+#include "qkv/error.h"
+#include "qkv/files.h"
+#include "text/stages/unicode.h"
+
+namespace qkv::inline pipelines {
+namespace {
+
+constexpr std::string_view kSpaces = " \t\r\n";
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+// The texts of a template in their order: those outside of its tags, and the strings inside of them.
+class TemplateTexts {
+ public:
+  explicit TemplateTexts(std::string_view source) {
+    bool trims = false;
+    while (!source.empty()) {
+      const std::size_t open = std::min({source.find("{{"), source.find("{%"), source.find("{#"), source.size()});
+      std::string_view plain = source.substr(0, open);
+      source.remove_prefix(open);
+      if (trims) plain.remove_prefix(std::min(plain.find_first_not_of(kSpaces), plain.size()));
+      if (source.substr(0, 3).ends_with('-')) plain = plain.substr(0, plain.find_last_not_of(kSpaces) + 1);
+      if (!plain.empty()) texts_.emplace_back(plain);
+      if (source.empty()) return;
+      const std::size_t end = source[1] == '#' ? source.find("#}") : end_of_tag(source);
+      is_whole_ = is_whole_ && end < source.size();
+      if (!is_whole_) return;
+      trims = source[end - 1] == '-';
+      source.remove_prefix(end + 2);
+    }
+  }
+
+  bool is_whole() const { return is_whole_; }
+  bool any_has(std::string_view part) const {
+    return std::ranges::any_of(texts_, [&](const std::string& text) { return has(text, part); });
+  }
+  // The last one that begins so; empty: none.
+  std::string last_beginning(std::string_view begin) const {
+    for (auto text = texts_.rbegin(); text != texts_.rend(); ++text) {
+      if (text->starts_with(begin)) return *text;
+    }
+    return "";
+  }
+  // Those for which it holds, each once.
+  template <class Holds>
+  std::vector<std::string> distinct(const Holds& holds) const {
+    std::vector<std::string> found;
+    std::ranges::copy_if(texts_, std::back_inserter(found), holds);
+    std::ranges::sort(found);
+    found.erase(std::ranges::unique(found).begin(), found.end());
+    return found;
+  }
+
+ private:
+  // Where "}}" or "%}" is that ends the tag at the beginning of `source`; its strings are kept.
+  std::size_t end_of_tag(std::string_view source) {
+    const std::string_view close = source[1] == '{' ? "}}" : "%}";
+    for (std::size_t at = 2; at < source.size(); ++at) {
+      if (source.substr(at, 2) == close) return at;
+      const char quote = source[at];
+      if (quote != '\'' && quote != '"') continue;
+      std::string& text = texts_.emplace_back();
+      for (++at; at < source.size() && source[at] != quote; ++at) {
+        const bool escaped = source[at] == '\\' && at + 1 < source.size();
+        if (escaped) ++at;
+        text += escaped && source[at] == 'n' ? '\n' : source[at];
+      }
+    }
+    return std::string_view::npos;
+  }
+
+  std::vector<std::string> texts_;
+  bool is_whole_ = true;
+};
+
+// ChatML, Llama 3 and Gemma: turns between marks, the last one the beginning of the answer.
+struct Turns {
+  std::string_view begin, role_end, end, answer;
+};
+constexpr Turns kChatMl{"<|im_start|>", "\n", "<|im_end|>\n", "<|im_start|>assistant\n"};
+constexpr Turns kLlama3{"<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>",
+                        "<|start_header_id|>assistant<|end_header_id|>\n\n"};
+constexpr Turns kGemma{"<start_of_turn>", "\n", "<end_of_turn>\n", "<start_of_turn>model\n"};
+
+std::string turn(const Turns& kind, std::string_view role, std::string_view text) {
+  std::string all;
+  for (const std::string_view part : {kind.begin, role, kind.role_end, text, kind.end}) all += part;
+  return all;
+}
+
+// What stands before the user's turn: a system prompt that is one string, or the dates of Llama 3.
+std::optional<std::string> system_prompt(const TemplateTexts& texts, const Turns& kind, std::string_view source) {
+  if (kind.begin == kLlama3.begin && has(source, "Cutting Knowledge Date")) {
+    return turn(kind, "system", "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
+  }
+  if (has(source, "strftime")) return {};
+  const std::string begin = std::string(kind.begin) + "system";
+  const std::vector<std::string> prompts =
+      texts.distinct([&](const std::string& text) { return text.starts_with(begin) && text.ends_with(kind.end); });
+  if (prompts.size() > 1) return {};
+  return prompts.empty() ? "" : prompts.front();
+}
+
+std::optional<ChatTemplate> parse_turns(const TemplateTexts& texts, const Turns& kind, std::string_view source) {
+  const std::string answer = texts.last_beginning(kind.answer);
+  const std::string_view end = kind.end.substr(0, kind.end.find('\n'));
+  const std::optional<std::string> system = system_prompt(texts, kind, source);
+  if (answer.empty() || !texts.any_has(end) || texts.any_has("<|im_sep|>") || !system) return {};
+  const std::string user = turn(kind, "user", "");
+  const std::size_t head = user.size() - kind.end.size();
+  return ChatTemplate{.before = *system + user.substr(0, head), .behind = user.substr(head) + answer};
+}
+
+// Mistral and Llama 2: marks around what the user says, with blanks or without, which must be the same throughout.
+std::optional<ChatTemplate> parse_instructions(const TemplateTexts& texts) {
+  std::vector<std::string> marks;
+  for (const std::string_view mark : {"[INST]", "[/INST]"}) {
+    const std::vector<std::string> found = texts.distinct([&](const std::string& text) { return has(text, mark); });
+    if (found.size() != 1 || found[0].find_first_not_of(' ') != found[0].find(mark) ||
+        found[0].find_last_not_of(' ') + 1 != found[0].find(mark) + mark.size()) {
+      return {};
+    }
+    marks.push_back(found[0]);
+  }
+  if (texts.any_has("[SYSTEM_PROMPT]")) return {};
+  return ChatTemplate{.before = marks[0], .behind = marks[1]};
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty()) {
+    const auto [code, size] = text::decode_utf8(text);
+    if (!text::is_white_space(code)) break;
+    text.remove_prefix(size);
+  }
+  std::size_t end = text.size();
+  for (std::size_t at = end; at > 0;) {
+    do --at;
+    while (at > 0 && (text[at] & 0xC0) == 0x80);
+    if (!text::is_white_space(text::decode_utf8(text.substr(at)).code)) break;
+    end = at;
+  }
+  return text.substr(0, end);
+}
+
+// A string, or an object with it as "content".
+std::string begin_token(const io::JsonValue& config) {
+  const auto token = config.find("bos_token");
+  return !token ? "" : token->is_string() ? token->string() : (*token)["content"].string();
+}
+
+// A string, or the one called "default" of a list.
+std::optional<std::string> template_of(const io::JsonValue& config) {
+  const auto given = config.find("chat_template");
+  if (!given) return {};
+  if (!given->is_list()) return given->string();
+  for (const io::JsonValue& one : given->elements()) {
+    if (one["name"].string() == "default") return one["template"].string();
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string ChatTemplate::render(std::string_view message) const {
+  if (!refusal.empty()) throw FormatError(refusal);
+  return before + std::string(trims ? trimmed(message) : message) + behind;
+}
+
+std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin) {
+  const TemplateTexts texts(source);
+  if (!texts.is_whole()) return {};
+  std::optional<ChatTemplate> found;
+  int kinds = 0;
+  for (const Turns& kind : {kChatMl, kLlama3, kGemma}) {
+    if (!texts.any_has(kind.begin)) continue;
+    found = parse_turns(texts, kind, source);
+    ++kinds;
+  }
+  if (texts.any_has("[INST]")) {
+    found = parse_instructions(texts);
+    ++kinds;
+  }
+  if (kinds != 1 || !found) return {};
+  if (has(source, "bos_token")) found->before.insert(0, begin);
+  found->trims = has(source, "| trim") || has(source, "|trim") || has(source, ".strip()");
+  return found;
+}
+
+ChatTemplate read_chat_template(const std::string& folder) try {
+  constexpr std::uint64_t kMostBytes = 1 << 20;
+  const std::string config = folder + "/tokenizer_config.json", own = folder + "/chat_template.jinja";
+  std::string path = config, begin;
+  std::optional<std::string> source;
+  if (io::is_there(config)) {
+    const io::JsonDocument document = io::JsonDocument::of_config(config);
+    begin = begin_token(document.root());
+    source = template_of(document.root());
+  }
+  if (io::is_there(own)) {
+    path = own;
+    source = read_file(own, kMostBytes);
+  }
+  if (!source) return {.refusal = config + ": chat_template is missing: the model is not made for chats"};
+  if (auto found = parse_chat_template(*source, begin)) return *std::move(found);
+  return {.refusal = path +
+                     ": the chat template is none of ChatML, Llama, Mistral and Gemma; write out what it makes of a "
+                     "message, and give that with --raw (PromptForm::raw)"};
+} catch (const FormatError& error) {
+  return {.refusal = error.what()};
+}
+
+}  // namespace qkv::inline pipelines

@@ -1,0 +1,27 @@
+// Chat templates: how a folder's model expects what its user says.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace qkv::inline pipelines {
+
+// A user's only message, and the beginning of the answer: `before`, the message, `behind`.
+struct ChatTemplate {
+  std::string before{}, behind{};
+  bool trims = false;     // white space around the message is left out
+  std::string refusal{};  // why there is none
+
+  std::string render(std::string_view message) const;  // FormatError with the refusal
+};
+
+// The kinds ChatML, Llama 2 and 3, Mistral and Gemma, recognised by their marks in the Jinja source. A system prompt
+// that the source has of its own is kept; templates of Llama 3 that would ask for today's date say 26 Jul 2024, as they
+// do themselves where there is no clock. `begin`: the token that begins a text. Nothing for any other source.
+std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin);
+
+// Of the folder's chat_template.jinja, else of its tokenizer_config.json.
+ChatTemplate read_chat_template(const std::string& folder);
+
+}  // namespace qkv::inline pipelines

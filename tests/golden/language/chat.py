@@ -1,0 +1,90 @@
+"""Makes chat.json: what transformers 5 makes of a user's message by chat templates of the kinds that are known.
+
+    python chat.py
+
+The templates are written here, each with what the published ones of its kind have: a system prompt of their own, a date, blanks
+around marks, messages that are trimmed, the token that begins a text. "refused": those of no known kind. The first one is that of
+the folder gpt2/, in tokenizer_config.json.
+"""
+
+import json
+import pathlib
+
+from transformers import PreTrainedTokenizerFast
+
+here = pathlib.Path(__file__).parent
+MESSAGES = ["What is a cat?", "  two\nlines \n", "caf\u00e9"]
+GENERATE = "{%- if add_generation_prompt %}{{- MARK }}{%- endif %}"
+TURNS = "{%- for turn in messages %}BODY{%- endfor %}"
+
+
+def template(body, mark=None, before="", loop=TURNS):
+    return before + loop.replace("BODY", body) + (GENERATE.replace("MARK", repr(mark)) if mark else "")
+
+
+IM = "{{- '<|im_start|>' + turn.role + '\\n' + turn.content + '<|im_end|>' + '\\n' }}"
+ASSISTANT = "<|im_start|>assistant\n"
+HEADER = "'<|start_header_id|>' + turn['role'] + '<|end_header_id|>\\n\\n' + turn['content'] | trim + '<|eot_id|>'"
+DATED = """{%- set today = '26 Jul 2024' %}
+{{- bos_token + "<|start_header_id|>system<|end_header_id|>\\n\\n" }}
+{{- "Cutting Knowledge Date: December 2023\\n" }}
+{{- "Today Date: " + today + "\\n\\n" }}
+{{- "<|eot_id|>" }}
+"""
+TEMPLATES = {
+    "chatml": template(IM, ASSISTANT),
+    "chatml_raw_text": "{% for turn in messages %}<|im_start|>{{ turn.role }}{{ '\\n' }}{{ turn.content }}<|im_end|>{{ '\\n' }}"
+                       "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}",
+    "chatml_system": template(IM, ASSISTANT, "{%- if messages[0].role != 'system' %}"
+                              "{{- '<|im_start|>system\\nYou are a cat.<|im_end|>\\n' }}{%- endif %}"),
+    "chatml_system_newlines": template(IM, ASSISTANT, "{%- if messages[0].role != 'system' %}"
+                                       "{{- '<|im_start|>system\nYou are a cat.<|im_end|>\n' }}{%- endif %}"),
+    "chatml_tools": template(IM, ASSISTANT, """{#- '<|im_start|>system\\nNo.<|im_end|>\\n' #}
+{%- if tools %}{{- '<|im_start|>system\\n' }}{{- 'You have tools.' }}{{- "<|im_end|>\\n" }}
+{%- elif messages[0].role == "system" %}{{- '<|im_start|>system\\n' + messages[0].content + '<|im_end|>\\n' }}
+{%- else %}{{- '<|im_start|>system\\nIt\\'s a cat.<|im_end|>\\n' }}{%- endif %}"""),
+    "chatml_thinking": template(IM, ASSISTANT + "<think>\n"),
+    "chatml_begin": template(IM, ASSISTANT, "{{- bos_token }}"),
+    "llama3": template("{%- set part = " + HEADER + " %}{%- if loop.first %}{%- set part = bos_token + part %}{%- endif %}"
+                       "{{- part }}", "<|start_header_id|>assistant<|end_header_id|>\n\n"),
+    "llama3_dated": template("{{- " + HEADER + " }}", "<|start_header_id|>assistant<|end_header_id|>\n\n", DATED),
+    "llama2": template("{{- bos_token + '[INST] ' + turn['content'].strip() + ' [/INST]' }}"),
+    "mistral": template("{{- '[INST] ' + turn['content'] + ' [/INST]' }}", before="{{- bos_token }}"),
+    "mistral_first": template("{{- \" [INST] \" + turn.content + \" [/INST]\" }}", before="{{- bos_token }}"),
+    "mistral_third": template("{%- if turn.role == 'user' %}{{- \"[INST] \" + turn.content + \"[/INST]\" }}{%- endif %}",
+                              before="{{- bos_token }}"),
+    "mistral_tekken": template("{{- '[INST]' + turn.content + '[/INST]' }}", before="{{- bos_token }}"),
+    "gemma": template("{%- set role = 'model' if turn.role == 'assistant' else turn.role %}"
+                      "{{- '<start_of_turn>' + role + '\\n' + (turn['content'] | trim) + '<end_of_turn>\\n' }}",
+                      "<start_of_turn>model\n", "{{ bos_token }}"),
+}
+REFUSED = {
+    "plain": template("{{- turn.role + ': ' + turn.content + '\\n' }}", "assistant: "),
+    "phi": template("{{- '<|im_start|>' + turn.role + '<|im_sep|>' + turn.content + '<|im_end|>' }}",
+                    "<|im_start|>assistant<|im_sep|>"),
+    "no_answer": template(IM),
+    "two_systems": template(IM, ASSISTANT, "{%- if a %}{{- '<|im_start|>system\\nA.<|im_end|>\\n' }}{%- else %}"
+                            "{{- '<|im_start|>system\\nB.<|im_end|>\\n' }}{%- endif %}"),
+    "clock": template(IM, ASSISTANT, "{{- '<|im_start|>system\\n' + strftime_now('%d') + '<|im_end|>\\n' }}"),
+    "other_blanks": template("{%- if loop.first %}{{- '[INST] ' + turn.content + ' [/INST]' }}{%- else %}"
+                             "{{- '[INST]' + turn.content + '[/INST]' }}{%- endif %}"),
+    "system_prompt": template("{{- '[INST]' + turn.content + '[/INST]' }}", before="{{- '[SYSTEM_PROMPT]Be a cat.[/SYSTEM_PROMPT]' }}"),
+    "two_kinds": template("{{- '<|im_start|>' + turn.content + '<|im_end|>[INST][/INST]' }}", ASSISTANT),
+    "not_closed": "{{ '<|im_start|>assistant' ",
+    "empty": "",
+}
+
+tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(here / "gpt2" / "tokenizer.json"), bos_token="<|endoftext|>")
+known = {}
+for name, text in TEMPLATES.items():
+    chats = [[{"role": "user", "content": message}] for message in MESSAGES]
+    options = dict(chat_template=text, add_generation_prompt=True)
+    known[name] = {
+        "template": text,
+        "texts": [tokenizer.apply_chat_template(chat, tokenize=False, **options) for chat in chats],
+        "ids": [tokenizer.apply_chat_template(chat, **options)["input_ids"] for chat in chats],
+    }
+    print(name, known[name]["texts"][1:2])
+(here / "chat.json").write_text(json.dumps({"messages": MESSAGES, "known": known, "refused": REFUSED}, indent=0) + "\n", "ascii")
+config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>", "chat_template": TEMPLATES["chatml"]}
+(here / "gpt2" / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "ascii")

@@ -1,0 +1,91 @@
+// Chats: what a user's message becomes by the templates of the known kinds, beside transformers; templates refused.
+#include "pipelines/chat_template.h"
+
+#include "models/models_for_test.h"
+#include "qkv/pipelines/generator.h"
+
+namespace qkv::test {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+const nlohmann::json& golden_chats() {
+  static const auto chats = nlohmann::json::parse(slurp(golden_path("language/chat.json")));
+  return chats;
+}
+
+TEST(ChatTemplate, MessagesBecomeWhatTransformersMakesOfThem) {
+  for (const auto& [name, chat] : golden_chats().at("known").items()) {
+    SCOPED_TRACE(name);
+    const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<|endoftext|>");
+    ASSERT_TRUE(found);
+    for (std::size_t i = 0; i < chat.at("texts").size(); ++i) {
+      EXPECT_EQ(found->render(golden_chats().at("messages")[i].get<std::string>()), chat.at("texts")[i]);
+    }
+  }
+}
+
+TEST(ChatTemplate, OthersAreNotRecognised) {
+  for (const auto& [name, source] : golden_chats().at("refused").items()) {
+    EXPECT_FALSE(parse_chat_template(source.get<std::string>(), "")) << name;
+  }
+}
+
+TEST(ChatTemplate, WhiteSpaceAroundMessages) {
+  ChatTemplate chat{.before = "<", .behind = ">", .trims = true};
+  EXPECT_EQ(chat.render(" \n\xc2\xa0x y\xe3\x80\x80\t"), "<x y>");
+  EXPECT_EQ(chat.render(" \xe2\x80\x83"), "<>");
+  chat.trims = false;
+  EXPECT_EQ(chat.render(" x "), "< x >");
+}
+
+// From tokenizer_config.json, its two forms, and from chat_template.jinja, which counts more; the ids that are read.
+TEST(ChatTemplate, FoldersHaveThemInTheirPlaces) {
+  const nlohmann::json& known = golden_chats().at("known");
+  const auto expect = [&](const GoldenCopy& folder, const std::string& name) {
+    const Generator generator = Generator::load(folder / "");
+    for (std::size_t i = 0; i < golden_chats().at("messages").size(); ++i) {
+      const std::string message = golden_chats().at("messages")[i];
+      const Ids wanted = known.at(name).at("ids")[i];
+      EXPECT_EQ(generator.prompt_ids(message, PromptForm::chat), wanted);
+      EXPECT_EQ(generator.prompt_ids(known.at(name).at("texts")[i], PromptForm::raw), wanted);
+      const GeneratedText written = generator.generate(message, {.form = PromptForm::chat, .max_new_tokens = 3});
+      EXPECT_EQ(written.ids,
+                generator.generate_ids(std::vector<Ids>{wanted}, {.max_new_tokens = 3}).front().front().ids);
+    }
+  };
+  const GoldenCopy folder("language/gpt2");
+  nlohmann::json config{{"bos_token", "<|endoftext|>"}, {"chat_template", known.at("llama3").at("template")}};
+  folder.put("tokenizer_config.json", config.dump());
+  expect(folder, "llama3");
+  config = {{"bos_token", {{"content", "<|endoftext|>"}}},
+            {"chat_template",
+             {{{"name", "tool_use"}, {"template", "x"}},
+              {{"name", "default"}, {"template", known.at("mistral").at("template")}}}}};
+  folder.put("tokenizer_config.json", config.dump());
+  expect(folder, "mistral");
+  folder.put("chat_template.jinja", known.at("gemma").at("template").get<std::string>());
+  expect(folder, "gemma");
+}
+
+TEST(ChatTemplate, FoldersWithoutOneAreRefusedWhenAsked) {
+  const GoldenCopy folder("language/gpt2");
+  const auto refusal = [&] {
+    const Generator generator = Generator::load(folder / "");
+    generator.generate("x", {.max_new_tokens = 1});
+    const std::string message =
+        message_of<FormatError>([&] { generator.generate("x", {.form = PromptForm::chat, .max_new_tokens = 1}); });
+    return message.substr(message.rfind('/') + 1);
+  };
+  std::filesystem::remove(folder / "tokenizer_config.json");
+  EXPECT_EQ(refusal(), "tokenizer_config.json: chat_template is missing: the model is not made for chats");
+  folder.put("tokenizer_config.json", "{\"chat_template\": 3}");
+  EXPECT_EQ(refusal(), "tokenizer_config.json: chat_template must be a string, is number");
+  folder.put("tokenizer_config.json", R"({"chat_template": "{{ messages }}"})");
+  EXPECT_EQ(refusal(),
+            "tokenizer_config.json: the chat template is none of ChatML, Llama, Mistral and Gemma; write out what it "
+            "makes of a message, and give that with --raw (PromptForm::raw)");
+}
+
+}  // namespace
+}  // namespace qkv::test
