@@ -6,7 +6,6 @@
 #include "arguments.h"
 #include "arrays.h"
 #include "bindings.h"
-#include "call_options.h"
 #include "calls.h"
 #include "generation.h"
 
