@@ -61,7 +61,7 @@ Explained made(const Make& make) {
 }
 
 template <class Value, class Take>
-std::vector<Value> list_of(nb::handle given, const Take& take) {
+std::vector<Value> vector_of(nb::handle given, const Take& take) {
   std::vector<Value> list;
   for (const nb::handle one : given) list.push_back(take(one));
   return list;
@@ -76,7 +76,7 @@ Explained explain_weights(nb::handle sequences, nb::handle attentions, const std
   const auto whole = [](nb::handle one) { return nb::cast<std::int64_t>(one); };
   std::vector<AttentionSequence> all;
   for (const nb::handle one : sequences) {
-    all.push_back({.name = text(one[0]), .caption = text(one[1]), .tokens = list_of<std::string>(one[2], text)});
+    all.push_back({.name = text(one[0]), .caption = text(one[1]), .tokens = vector_of<std::string>(one[2], text)});
   }
   std::vector<GivenAttention> given;
   std::vector<std::vector<std::int64_t>> layers, heads;
@@ -87,11 +87,11 @@ Explained explain_weights(nb::handle sequences, nb::handle attentions, const std
          .caption = text(one[2]),
          .queries = nb::cast<std::size_t>(one[3]),
          .keys = nb::cast<std::size_t>(one[4]),
-         .layers = list_of<Tensor>(
+         .layers = vector_of<Tensor>(
              one[5], [](nb::handle each) { return convert(take_floats(each, "weights").view, Dtype::f32); }),
          .is_part = nb::cast<bool>(one[8])});
-    layers.push_back(list_of<std::int64_t>(one[6], whole));
-    heads.push_back(list_of<std::int64_t>(one[7], whole));
+    layers.push_back(vector_of<std::int64_t>(one[6], whole));
+    heads.push_back(vector_of<std::int64_t>(one[7], whole));
   }
   Explained explained = made([&] {
     HeadSurvey found = survey_heads(GivenWeights(std::move(all), std::move(given)), {.maps = HeadMapsOptions{}});
