@@ -46,8 +46,8 @@ class Model:
         return _qkv._fingerprint(self._core)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        how = {"weights": self.weights, "precision": self.precision, "threads": self.threads}
-        return functools.partial(type(self), **how), (self.folder,)
+        made = functools.partial(type(self), weights=self.weights, precision=self.precision, threads=self.threads)
+        return made, (self.folder,)
 
     def __repr__(self) -> str:
         return (

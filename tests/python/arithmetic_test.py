@@ -15,7 +15,7 @@ FOLDERS = {
     ENCODER: qkv.Embedder,
     str(GOLDEN / "translate/bart_text"): qkv.Translator,
     str(GOLDEN / "language/gpt2"): qkv.Generator,
-    str(GOLDEN / "vit/vit_bare"): qkv.Vit,
+    str(GOLDEN / "vit/vit_bare"): qkv.pictures.Vit,
 }
 
 
