@@ -56,7 +56,7 @@ class GeneratedText:
 
 
 class Generator(Model):
-    """A folder of a decoder-only model: GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 or 3 (text).
+    """A folder of a decoder-only model: GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 or 3 (text), or a GGUF file.
 
     What it writes has the same bits whatever other prompts there are, however they are read, and on any number of
     threads. Any number of threads may use it; it pickles as its folder and options.

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "io/files/text.h"
+#include "models/gguf_folder.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 
@@ -41,6 +42,8 @@ std::string hub_cache() {
 }
 
 }  // namespace
+
+std::string find_language_model(const std::string& name) { return is_gguf(name) ? name : find_model(name); }
 
 std::string find_model(const std::string& name) {
   constexpr std::string_view kPunctuation = "-_.";

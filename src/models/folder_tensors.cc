@@ -56,7 +56,11 @@ FolderTensors::File::File(std::string name)
       begin(source.position()) {}
 
 FolderTensors::FolderTensors(const std::string& folder) : path_(weights_path(folder)) {
-  if (!is_index(path_)) {
+  if (is_gguf(folder)) {
+    path_ = folder;
+    gguf_ = std::make_unique<GgufFolder>(folder);
+    for (const io::SafetensorsEntry& entry : gguf_->tensors()) wanted_[entry.name] = {&entry, nullptr, 0};
+  } else if (!is_index(path_)) {
     files_.emplace_back(path_);
   } else {
     for (auto& [name, listed] : io::read_safetensors_index(path_)) {
@@ -95,17 +99,18 @@ void FolderTensors::expect(std::vector<TensorName> names) {
       const auto found = all.find(name);
       std::optional<TensorForm> form;
       if (found != all.end()) form = {found->second.tensor->shape, found->second.tensor->dtype};
-      expect_tensor(form ? found->second.file->path : path_, name, form, named.parts[i]);
+      expect_tensor(form ? path_of(found->second) : path_, name, form, named.parts[i]);
       left.erase(name);  // two of ours may have a part each of it
     }
   }
   if (!left.empty()) {
-    refuse_left_over(left.begin()->second.file->path, std::string(left.begin()->first), left.size());
+    refuse_left_over(path_of(left.begin()->second), std::string(left.begin()->first), left.size());
   }
   expected_ = std::move(names);
 }
 
 Tensor FolderTensors::read(const Entry& entry) const {
+  if (!entry.file) return gguf_->read(entry.tensor->name);
   entry.file->source.seek(entry.begin);
   return io::read_elements(entry.file->source, entry.tensor->shape, entry.tensor->dtype,
                            fmt::format("{}: tensor {}", entry.file->path, io::quote(entry.tensor->name)));

@@ -1,16 +1,18 @@
 // The tensors of a folder's model.safetensors, or of the files that its model.safetensors.index.json names, read under
-// our names. Every name, shape and type is checked before an element is read, so that a folder that is refused costs
-// no more than its headers.
+// our names; or those of a GGUF file, as if they were in one. Every name, shape and type is checked before an element
+// is read, so that a folder that is refused costs no more than its headers.
 #pragma once
 
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "io/arrays/safetensors_header.h"
+#include "models/gguf_folder.h"
 #include "models/tensor_names.h"
 #include "qkv/layers/weights.h"
 
@@ -50,16 +52,18 @@ class FolderTensors {
   };
   struct Entry {
     const io::SafetensorsEntry* tensor;
-    File* file;
+    File* file;           // none: it is in the GGUF file
     std::uint64_t begin;  // of its elements in the file
   };
   using Entries = std::map<std::string_view, Entry>;
 
   Tensor read(const Entry& entry) const;
+  const std::string& path_of(const Entry& entry) const { return entry.file ? entry.file->path : path_; }
   [[noreturn]] void refuse_tie(const std::string& other, const std::string& name) const;
 
   std::string path_;
   std::deque<File> files_;
+  std::unique_ptr<GgufFolder> gguf_;
   Entries wanted_;
   std::map<std::string, std::string> ties_;  // from the other name to the first
   std::vector<TensorName> expected_;

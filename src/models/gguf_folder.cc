@@ -1,17 +1,17 @@
-// Converts GGUF files: names of tensors, the order of rotary rows, and config.json.
+// GGUF files as folders: names of tensors, the order of rotary rows, and config.json.
 #include "models/gguf_folder.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "io/arrays/gguf.h"
-#include "io/arrays/safetensors_header.h"
 #include "io/atomic_folder.h"
 #include "io/files/text.h"
 #include "qkv/error.h"
@@ -20,12 +20,6 @@
 #include "text/gguf_tokenizer.h"
 
 namespace qkv::inline models {
-namespace {
-
-using OrderedJson = nlohmann::ordered_json;
-
-constexpr std::int64_t kMostSize = std::int64_t{1} << 24;
-constexpr std::int64_t kMostLayers = 1024;
 
 // What differs between the architectures whose layers are those of Llama.
 struct GgufArchitecture {
@@ -35,9 +29,6 @@ struct GgufArchitecture {
   bool has_biases;         // of queries, keys and values; else they may be there
   bool has_head_norms;     // of queries and keys
 };
-constexpr GgufArchitecture kArchitectures[] = {{"llama", "LlamaForCausalLM", true, false, false},
-                                               {"qwen2", "Qwen2ForCausalLM", false, true, false},
-                                               {"qwen3", "Qwen3ForCausalLM", false, false, true}};
 
 // What a GGUF file says of a model, checked.
 struct GgufModel {
@@ -46,6 +37,31 @@ struct GgufModel {
   double norm_epsilon, rotary_base;
   std::optional<double> rotary_factor;  // by which positions are divided
 };
+
+// A tensor of the model: its name in the folder, and how many heads' rows must be put in another order.
+struct FolderTensor {
+  std::string name;
+  Dims shape;
+  std::int64_t rotary_heads = 0;
+  bool required = true;
+};
+
+// A tensor of the file and what it becomes.
+struct Conversion {
+  const io::GgufTensor* from;
+  FolderTensor to;
+};
+
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostSize = std::int64_t{1} << 24;
+constexpr std::int64_t kMostLayers = 1024;
+
+constexpr GgufArchitecture kArchitectures[] = {{"llama", "LlamaForCausalLM", true, false, false},
+                                               {"qwen2", "Qwen2ForCausalLM", false, true, false},
+                                               {"qwen3", "Qwen3ForCausalLM", false, false, true}};
 
 class ModelReader {
  public:
@@ -136,14 +152,6 @@ class ModelReader {
   GgufArchitecture architecture_;
 };
 
-// A tensor of the model: its name in the folder, and how many heads' rows must be put in another order.
-struct FolderTensor {
-  std::string name;
-  Dims shape;
-  std::int64_t rotary_heads = 0;
-  bool required = true;
-};
-
 // By their names in GGUF.
 std::map<std::string, FolderTensor> folder_tensors(const GgufModel& model) {
   std::map<std::string, FolderTensor> tensors;
@@ -180,12 +188,6 @@ std::map<std::string, FolderTensor> folder_tensors(const GgufModel& model) {
   }
   return tensors;
 }
-
-// A tensor of the file and what it becomes.
-struct Conversion {
-  const io::GgufTensor* from;
-  FolderTensor to;
-};
 
 // By their names in the folder. Every tensor of the file is one of the model, and has its shape.
 std::map<std::string, Conversion> plan_conversions(const io::GgufFile& file, const GgufModel& model) {
@@ -229,22 +231,6 @@ Tensor in_halves(const Tensor& interleaved, std::int64_t heads) {
 
 Dtype dtype_of_type(io::GgufType type) {
   return type == io::GgufType::f16 ? Dtype::f16 : type == io::GgufType::bf16 ? Dtype::bf16 : Dtype::f32;
-}
-
-void write_weights(io::GgufFile& file, const std::map<std::string, Conversion>& conversions, const std::string& path) {
-  io::SafetensorsHeader header{.entries = {}, .metadata = {{"format", "pt"}}};
-  for (const auto& [name, conversion] : conversions) {
-    const Dtype dtype = dtype_of_type(conversion.from->type);
-    const Dims shape = conversion.from->shape();
-    header.entries.push_back({name, dtype, shape, static_cast<std::uint64_t>(element_count(shape)) * size_of(dtype)});
-  }
-  Tensor tensor;
-  io::write_safetensors(path, std::move(header), [&](const std::string& name) -> TensorView {
-    const auto& [from, to] = conversions.at(name);
-    tensor = file.read(*from);
-    if (to.rotary_heads > 0) tensor = in_halves(tensor, to.rotary_heads);
-    return tensor;
-  });
 }
 
 // The ids that files name, and under what name they go into both configs.
@@ -306,24 +292,64 @@ OrderedJson tokenizer_config_of(io::GgufFile& file, const GgufModel& model) {
 
 }  // namespace
 
+struct GgufFolder::Content {
+  explicit Content(const std::string& path)
+      : file(path), model(ModelReader(file).read()), conversions(plan_conversions(file, model)) {
+    for (const auto& [name, conversion] : conversions) {
+      const Dtype dtype = dtype_of_type(conversion.from->type);
+      const Dims shape = conversion.from->shape();
+      entries.push_back({name, dtype, shape, static_cast<std::uint64_t>(element_count(shape)) * size_of(dtype)});
+    }
+  }
+
+  io::GgufFile file;
+  GgufModel model;
+  std::map<std::string, Conversion> conversions;
+  std::vector<io::SafetensorsEntry> entries{};
+};
+
+bool is_gguf(std::string_view folder) {
+  std::error_code ignored;
+  return folder.ends_with(".gguf") && !std::filesystem::is_directory(folder, ignored);
+}
+
+GgufFolder::GgufFolder(const std::string& path) : content_(std::make_unique<Content>(path)) {}
+GgufFolder::~GgufFolder() = default;
+
+std::string_view GgufFolder::kind() const { return content_->model.architecture.name; }
+std::size_t GgufFolder::tokens() const { return static_cast<std::size_t>(content_->model.vocab); }
+const std::vector<io::SafetensorsEntry>& GgufFolder::tensors() const { return content_->entries; }
+
+std::string GgufFolder::text(std::string_view name) {
+  Content& own = *content_;
+  if (name == "tokenizer.json") return text::gguf_tokenizer_json(own.file);
+  OrderedJson json = OrderedJson::object();
+  if (name == "config.json") json = config_of(own.file, own.model, own.conversions);
+  if (name == "generation_config.json") add_token_ids(own.file, own.model, json);
+  if (name == "tokenizer_config.json") json = tokenizer_config_of(own.file, own.model);
+  return json.dump(2) + "\n";
+}
+
+Tensor GgufFolder::read(const std::string& name) {
+  const auto& [from, to] = content_->conversions.at(name);
+  const Tensor tensor = content_->file.read(*from);
+  return to.rotary_heads > 0 ? in_halves(tensor, to.rotary_heads) : tensor;
+}
+
 ConvertedModel convert_gguf(const std::string& path, const std::string& folder_path) {
-  io::GgufFile file(path);
-  const GgufModel model = ModelReader(file).read();
-  const std::map<std::string, Conversion> conversions = plan_conversions(file, model);
-  const std::string tokenizer = text::gguf_tokenizer_json(file);
+  GgufFolder from(path);
+  const std::string tokenizer = from.text("tokenizer.json");
   io::AtomicFolder folder(folder_path);
-  const auto write_json = [&](const char* name, const OrderedJson& content) {
-    write_file(folder.unfinished() + "/" + name, content.dump(2) + "\n");
-  };
-  write_json("config.json", config_of(file, model, conversions));
-  OrderedJson generation = OrderedJson::object();
-  add_token_ids(file, model, generation);
-  write_json("generation_config.json", generation);
   write_file(folder.unfinished() + "/tokenizer.json", tokenizer);
-  write_json("tokenizer_config.json", tokenizer_config_of(file, model));
-  write_weights(file, conversions, folder.unfinished() + "/model.safetensors");
+  for (const std::string name : {"config.json", "generation_config.json", "tokenizer_config.json"}) {
+    write_file(folder.unfinished() + "/" + name, from.text(name));
+  }
+  Tensor tensor;
+  io::write_safetensors(folder.unfinished() + "/model.safetensors",
+                        {.entries = from.tensors(), .metadata = {{"format", "pt"}}},
+                        [&](const std::string& name) -> TensorView { return tensor = from.read(name); });
   folder.commit();
-  return {std::string(model.architecture.name), conversions.size(), static_cast<std::size_t>(model.vocab)};
+  return {std::string(from.kind()), from.tensors().size(), from.tokens()};
 }
 
 }  // namespace qkv::inline models

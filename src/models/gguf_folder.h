@@ -1,20 +1,47 @@
-// A model folder as transformers has it, made of a GGUF file.
+// GGUF files as the model folders that transformers would have of them.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/arrays/safetensors_header.h"
+#include "qkv/tensor.h"
 
 namespace qkv::inline models {
 
+// Whether a model's "folder" is a GGUF file.
+bool is_gguf(std::string_view folder);
+
+// What the folder of an open GGUF file would hold: quantised weights as f32, others as they are. FormatError, naming
+// the file and the key or tensor, for what has no such folder without loss.
+class GgufFolder {
+ public:
+  explicit GgufFolder(const std::string& path);
+  ~GgufFolder();
+
+  std::string_view kind() const;  // "llama"
+  std::size_t tokens() const;
+  // config.json, generation_config.json, tokenizer.json or tokenizer_config.json.
+  std::string text(std::string_view name);
+  // Those of model.safetensors.
+  const std::vector<io::SafetensorsEntry>& tensors() const;
+  Tensor read(const std::string& name);
+
+ private:
+  struct Content;
+  std::unique_ptr<Content> content_;
+};
+
 struct ConvertedModel {
-  std::string kind;  // "llama"
+  std::string kind;
   std::size_t tensors;
   std::size_t tokens;
 };
 
-// Writes config.json, generation_config.json, model.safetensors, tokenizer.json and tokenizer_config.json: quantised
-// weights as f32, others as they are. The folder must not be there; it appears whole or not at all. FormatError, naming
-// the file and the key or tensor, for what cannot be converted without loss.
+// Writes that folder, which must not be there; it appears whole or not at all.
 ConvertedModel convert_gguf(const std::string& file, const std::string& folder);
 
 }  // namespace qkv::inline models

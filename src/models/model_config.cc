@@ -8,6 +8,7 @@
 
 #include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
+#include "models/gguf_folder.h"
 
 namespace qkv::inline models {
 namespace {
@@ -33,7 +34,13 @@ std::string quoted_list(const std::vector<std::string>& names, std::string_view 
   return list;
 }
 
-ModelConfig::ModelConfig(const std::string& folder) : document_(io::JsonDocument::of_config(folder + "/config.json")) {}
+io::JsonDocument folder_document(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/" + name;
+  if (!is_gguf(folder)) return io::JsonDocument::of_config(path);
+  return io::JsonDocument(GgufFolder(folder).text(name), path);
+}
+
+ModelConfig::ModelConfig(const std::string& folder) : document_(folder_document(folder, "config.json")) {}
 
 std::int64_t ModelConfig::size(const std::string& key) const { return (*this)[key].integer(1, kMaxLayerSize); }
 

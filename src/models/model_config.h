@@ -22,6 +22,9 @@ struct FixedKey {
   const char* value;  // the only one, as JSON
 };
 
+// A JSON file of a model's folder; of a GGUF file the one that `qkv convert` makes of it.
+io::JsonDocument folder_document(const std::string& folder, const std::string& name);
+
 // Every function throws FormatError, naming the file, the key and what would be right.
 class ModelConfig {
  public:

@@ -6,6 +6,8 @@
 
 #include "io/files/descriptor.h"
 #include "io/json/json_document.h"
+#include "models/gguf_folder.h"
+#include "models/model_config.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "text/stages/unicode.h"
@@ -42,6 +44,7 @@ class TemplateTexts {
   bool any_has(std::string_view part) const {
     return std::ranges::any_of(texts_, [&](const std::string& text) { return has(text, part); });
   }
+  bool any_is(std::string_view whole) const { return std::ranges::find(texts_, whole) != texts_.end(); }
   // The last one that begins so; empty: none.
   std::string last_beginning(std::string_view begin) const {
     for (auto text = texts_.rbegin(); text != texts_.rend(); ++text) {
@@ -98,15 +101,20 @@ std::string turn(const Turns& kind, std::string_view role, std::string_view text
 
 // What stands before the user's turn: a system prompt that is one string, or the dates of Llama 3.
 std::optional<std::string> system_prompt(const TemplateTexts& texts, const Turns& kind, std::string_view source) {
-  if (kind.begin == kLlama3.begin && has(source, "Cutting Knowledge Date")) {
-    return turn(kind, "system", "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n");
+  const std::string cut = "Cutting Knowledge Date: December 2023\n", today = "Today Date: ", date = "26 Jul 2024";
+  if (texts.any_is(cut) && texts.any_is(today) && texts.any_is(date)) {
+    return turn(kind, "system", cut + today + date + "\n\n");
   }
-  if (has(source, "strftime")) return {};
+  if (has(source, "Knowledge Date") || has(source, "strftime")) return {};
   const std::string begin = std::string(kind.begin) + "system";
-  const std::vector<std::string> prompts =
-      texts.distinct([&](const std::string& text) { return text.starts_with(begin) && text.ends_with(kind.end); });
-  if (prompts.size() > 1) return {};
-  return prompts.empty() ? "" : prompts.front();
+  std::string prompt;
+  for (const std::string& text : texts.distinct([&](const std::string& each) { return each.starts_with(begin); })) {
+    const bool is_whole = text.ends_with(kind.end);
+    // In ChatML parts are for prompts that a chat begins with.
+    if (is_whole ? !prompt.empty() : kind.begin != kChatMl.begin) return {};
+    if (is_whole) prompt = text;
+  }
+  return prompt;
 }
 
 std::optional<ChatTemplate> parse_turns(const TemplateTexts& texts, const Turns& kind, std::string_view source) {
@@ -132,6 +140,22 @@ std::optional<ChatTemplate> parse_instructions(const TemplateTexts& texts) {
   }
   if (texts.any_has("[SYSTEM_PROMPT]")) return {};
   return ChatTemplate{.before = marks[0], .behind = marks[1]};
+}
+
+// Whether what a message says is trimmed, not only the system prompt, which is that of messages[0].
+bool trims_messages(std::string_view source) {
+  for (const std::string_view trim : {"| trim", "|trim", ".strip()"}) {
+    for (std::size_t at = source.find(trim); at != std::string_view::npos; at = source.find(trim, at + 1)) {
+      std::string_view trimmed = source.substr(0, at);
+      trimmed = trimmed.substr(0, trimmed.find_last_not_of(kSpaces) + 1);
+      for (const std::string_view content : {"['content']", "[\"content\"]", ".content", "content"}) {
+        if (!trimmed.ends_with(content)) continue;
+        if (!trimmed.substr(0, trimmed.size() - content.size()).ends_with(']')) return true;
+        break;
+      }
+    }
+  }
+  return false;
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -190,7 +214,7 @@ std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::st
   }
   if (kinds != 1 || !found) return {};
   if (has(source, "bos_token")) found->before.insert(0, begin);
-  found->trims = has(source, "| trim") || has(source, "|trim") || has(source, ".strip()");
+  found->trims = trims_messages(source);
   return found;
 }
 
@@ -199,8 +223,8 @@ ChatTemplate read_chat_template(const std::string& folder) try {
   const std::string config = folder + "/tokenizer_config.json", own = folder + "/chat_template.jinja";
   std::string path = config, begin;
   std::optional<std::string> source;
-  if (io::is_there(config)) {
-    const io::JsonDocument document = io::JsonDocument::of_config(config);
+  if (is_gguf(folder) || io::is_there(config)) {
+    const io::JsonDocument document = folder_document(folder, "tokenizer_config.json");
     begin = begin_token(document.root());
     source = template_of(document.root());
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/refuse.h"
+#include "models/gguf_folder.h"
 #include "pipelines/chat_template.h"
 #include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
@@ -155,7 +156,7 @@ Generator::Generator(std::string folder, LanguageModel model, std::optional<Toke
 
 Generator Generator::load(const std::string& folder, WeightStorage storage) {
   const LanguageModelConfig config = LanguageModel::check(folder);
-  const std::string tokens = folder + "/tokenizer.json";
+  const std::string tokens = is_gguf(folder) ? folder : folder + "/tokenizer.json";
   std::optional<Tokenizer> tokenizer;
   if (std::filesystem::exists(tokens)) tokenizer = Tokenizer::load(tokens, config.vocab);
   TextGeneration text = read_text_generation(folder, config.vocab);

@@ -11,6 +11,8 @@
 #include "io/files/descriptor.h"
 #include "io/json/json_document.h"
 #include "layers/basic/layer_checks.h"
+#include "models/gguf_folder.h"
+#include "models/model_config.h"
 #include "pipelines/generation_keys.h"
 
 namespace qkv::inline pipelines {
@@ -157,8 +159,8 @@ EarlyStopping early_stopping(const io::JsonValue& value) {
 
 // What says how to generate.
 io::JsonDocument generation_document(const std::string& folder) {
-  const std::string path = folder + "/generation_config.json";
-  return io::JsonDocument::of_config(std::filesystem::exists(path) ? path : folder + "/config.json");
+  const bool has_own = is_gguf(folder) || std::filesystem::exists(folder + "/generation_config.json");
+  return folder_document(folder, has_own ? "generation_config.json" : "config.json");
 }
 
 std::vector<std::int32_t> end_tokens(const io::JsonValue& ends, std::int64_t vocab) {

@@ -58,8 +58,11 @@ TEST_F(FindModel, EveryCommandLooksThereAndSaysSo) {
 
 TEST_F(FindModel, AFileIsNoModel) {
   folder_.put("a.gguf", "GGUF");
-  EXPECT_EQ(run("qkv generate --model a.gguf hi"),
-            "qkv generate: a.gguf: is a file; a model is a folder (qkv convert FILE.gguf FOLDER makes one)\n3\n");
+  EXPECT_EQ(run("qkv embed --model a.gguf"),
+            "qkv embed: a.gguf: is a file; a model is a folder (qkv convert FILE.gguf FOLDER makes one)\n3\n");
+  const std::string answer = run("qkv generate --model a.gguf hi");
+  EXPECT_TRUE(answer.starts_with("qkv generate: a.gguf: ") && answer.ends_with("\n3\n")) << answer;
+  EXPECT_EQ(run("qkv generate --model b.gguf hi"), "qkv generate: b.gguf: cannot read: No such file or directory\n4\n");
 }
 
 TEST_F(FindModel, ACacheThatIsNotWholeIsRefused) {

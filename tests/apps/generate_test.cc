@@ -34,6 +34,23 @@ TEST(Generate, OneTextHoweverTheWorkIsCut) {
   }
 }
 
+// Without a folder: the same text and the same heads as with one.
+TEST(Generate, AGgufFileIsAModel) {
+  const TemporaryFolder folder;
+  const std::string file = "@tests/golden/gguf/llama.gguf";
+  text_of("convert " + file + " " + (folder / "model"));
+  for (const std::string& rest :
+       {std::string(" --json --max-new-tokens 9 'The cat'"), " --score " + folder.put("a.txt", "The cat")}) {
+    EXPECT_EQ(text_of("generate --model " + file + rest), text_of("generate --model " + (folder / "model") + rest));
+  }
+  EXPECT_EQ(text_of("explain --json --text 'The cat' --model " + file),
+            text_of("explain --json --text 'The cat' --model " + (folder / "model")));
+  const std::string copy = folder.put("copy.gguf", slurp(QKV_TEST_DATA "/golden/gguf/llama.gguf"));
+  const Outcome outcome = run_program("generate --explain --html " + copy + " a --model " + copy);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_TRUE(holds(outcome.err, "--html")) << outcome.err;
+}
+
 TEST(Generate, LinesBeforeOneThatIsRefusedAreAnswered) {
   const Outcome outcome = run_program(kGenerate + "--max-new-tokens 3", {.input = "x\n\nx\n"});
   EXPECT_EQ(outcome.code, 3);

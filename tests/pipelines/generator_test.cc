@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "models/gguf_folder.h"
 #include "models/models_for_test.h"
 
 namespace qkv::test {
@@ -151,6 +152,24 @@ TEST(Generator, AFolderThatDrawsIsObeyed) {
   EXPECT_EQ(drawn.ids, plain.generate("A cat", {.max_new_tokens = 16, .sampling = Sampling{.top_k = 3}}).ids);
   EXPECT_NE(drawn.ids, drawing.generate("A cat", {.sampling = Sampling{.seed = 1}}).ids);
   EXPECT_EQ(drawing.generate("A cat", {.greedy = true}).ids, plain.generate("A cat", {.max_new_tokens = 16}).ids);
+}
+
+// A GGUF file is the folder that it converts to (models/gguf_folder_test.cc has that beside transformers).
+TEST(Generator, AGgufFileIsItsFolder) {
+  for (const std::string kind : {"llama", "qwen2", "qwen3"}) {
+    SCOPED_TRACE(kind);
+    const TemporaryFolder folder;
+    const std::string file = golden_path("gguf/" + kind + ".gguf");
+    convert_gguf(file, folder / "model");
+    for (const WeightStorage storage : {WeightStorage::full, WeightStorage::int8_groups}) {
+      const Generator whole = Generator::load(file, storage), converted = Generator::load(folder / "model", storage);
+      const std::string prompt = "The cat";
+      const GeneratedText found = whole.generate(prompt), wanted = converted.generate(prompt);
+      EXPECT_EQ(found.ids, wanted.ids);
+      EXPECT_EQ(found.text, wanted.text);
+      EXPECT_EQ(found.log_probability, wanted.log_probability);
+    }
+  }
 }
 
 TEST(Generator, WhatDoesNotFitIsRefused) {

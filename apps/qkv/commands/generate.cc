@@ -189,7 +189,7 @@ void generate(const Command& command, GenerateRequest request) {
   for (const std::string& text : request.options.stop_strings) {
     if (text.empty()) throw UsageError("--stop", "must not be empty");
   }
-  const std::string folder = find_model(request.model);
+  const std::string folder = find_language_model(request.model);
   request.keep.check(request.report, request.json);
   request.report.check(model_files(folder));
   const Generator generator = Generator::load(folder, storage_of(request.weights, request.precision));
@@ -237,7 +237,8 @@ void add_generate(Command& program) {
       {{"text", text(request->prompts, "PROMPT"),
         "Prompts (default: standard input, one per line); a single one is streamed"},
        {"--model", file(request->model, "FOLDER"),
-        "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json", required()},
+        "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json; or a GGUF file",
+        required()},
        {"--max-new-tokens", whole(options.max_new_tokens, 1, 1 << 20),
         "Maximum number of new tokens (default: generation_config.json, else 256)"},
        {"--max-length", whole(options.max_length, 1, 1 << 20), "The same, including the tokens of the prompt",

@@ -200,7 +200,7 @@ std::string explain_model(const Command& command, ModelOptions options, const Ex
   }
   options.text = text_of_option("--text", options.text);
   options.keep.check(form.report, form.json);
-  options.folder = options.folder.empty() ? default_model() : find_model(options.folder);
+  options.folder = options.folder.empty() ? default_model() : find_language_model(options.folder);
   std::vector<NamedFile> files = model_files(options.folder);
   files.push_back({"--image", options.image});
   const bool picture = !options.image.empty();

@@ -49,6 +49,7 @@ Option beside_option(ReportFile& report) {
 std::vector<NamedFile> model_files(const std::string& folder) {
   std::vector<NamedFile> files;
   std::error_code error;
+  if (std::filesystem::is_regular_file(folder, error)) return {{"--model", folder}};
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     files.push_back({"--model", entry.path().string()});
   }

@@ -13,5 +13,7 @@ namespace qkv {
 /// HF_HOME/hub, else XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub. IoError, naming the place, if there
 /// is neither; FormatError if refs/main names no commit.
 QKV_API std::string find_model(const std::string& name);
+// The same for a language model, which may be a file of which the name ends with ".gguf".
+QKV_API std::string find_language_model(const std::string& name);
 
 }  // namespace qkv

@@ -90,8 +90,9 @@ struct ScoredText {
 class QKV_API Generator {
  public:
   /// `folder` holds what LanguageModel::load reads, generation_config.json (else config.json says how to generate), and
-  /// tokenizer.json, which prompts that are texts need. FormatError, naming the file and the field, for what is
-  /// malformed or asks for a way of tokenizing or generating that is not supported. `storage` as in weights.h.
+  /// tokenizer.json, which prompts that are texts need; or it is a GGUF file, which holds them all. FormatError, naming
+  /// the file and the field, for what is malformed or asks for a way of tokenizing or generating that is not supported.
+  /// `storage` as in weights.h.
   static Generator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   /// The texts behind each prompt, best first: the same bits whatever other prompts there are, however many threads,

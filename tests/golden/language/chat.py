@@ -48,6 +48,9 @@ TEMPLATES = {
     "llama3": template("{%- set part = " + HEADER + " %}{%- if loop.first %}{%- set part = bos_token + part %}{%- endif %}"
                        "{{- part }}", "<|start_header_id|>assistant<|end_header_id|>\n\n"),
     "llama3_dated": template("{{- " + HEADER + " }}", "<|start_header_id|>assistant<|end_header_id|>\n\n", DATED),
+    "llama3_system_trimmed": template("{%- if turn.role != 'user' %}{%- set part = messages[0]['content'] | trim %}{%- endif %}"
+                                      "{{- " + HEADER.replace(" | trim", "") + " }}",
+                                      "<|start_header_id|>assistant<|end_header_id|>\n\n"),
     "llama2": template("{{- bos_token + '[INST] ' + turn['content'].strip() + ' [/INST]' }}"),
     "mistral": template("{{- '[INST] ' + turn['content'] + ' [/INST]' }}", before="{{- bos_token }}"),
     "mistral_first": template("{{- \" [INST] \" + turn.content + \" [/INST]\" }}", before="{{- bos_token }}"),
@@ -66,6 +69,10 @@ REFUSED = {
     "two_systems": template(IM, ASSISTANT, "{%- if a %}{{- '<|im_start|>system\\nA.<|im_end|>\\n' }}{%- else %}"
                             "{{- '<|im_start|>system\\nB.<|im_end|>\\n' }}{%- endif %}"),
     "clock": template(IM, ASSISTANT, "{{- '<|im_start|>system\\n' + strftime_now('%d') + '<|im_end|>\\n' }}"),
+    "other_date": template("{{- " + HEADER + " }}", "<|start_header_id|>assistant<|end_header_id|>\n\n",
+                           DATED.replace("Jul", "July")),
+    "llama3_system": template("{{- " + HEADER + " }}", "<|start_header_id|>assistant<|end_header_id|>\n\n",
+                              "{{- '<|start_header_id|>system<|end_header_id|>\\n\\n' + 'A.' + '<|eot_id|>' }}"),
     "other_blanks": template("{%- if loop.first %}{{- '[INST] ' + turn.content + ' [/INST]' }}{%- else %}"
                              "{{- '[INST]' + turn.content + '[/INST]' }}{%- endif %}"),
     "system_prompt": template("{{- '[INST]' + turn.content + '[/INST]' }}", before="{{- '[SYSTEM_PROMPT]Be a cat.[/SYSTEM_PROMPT]' }}"),
