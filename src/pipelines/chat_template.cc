@@ -25,7 +25,7 @@ class TemplateTexts {
   explicit TemplateTexts(std::string_view source) {
     bool trims = false;
     while (!source.empty()) {
-      const std::size_t open = std::min({source.find("{{"), source.find("{%"), source.find("{#"), source.size()});
+      const std::size_t open = begin_of_tag(source);
       std::string_view plain = source.substr(0, open);
       source.remove_prefix(open);
       if (trims) plain.remove_prefix(std::min(plain.find_first_not_of(kSpaces), plain.size()));
@@ -63,6 +63,13 @@ class TemplateTexts {
   }
 
  private:
+  static std::size_t begin_of_tag(std::string_view source) {
+    for (std::size_t at = source.find('{'); at < source.size() - 1; at = source.find('{', at + 1)) {
+      if (has("{%#", source.substr(at + 1, 1))) return at;
+    }
+    return source.size();
+  }
+
   // Where "}}" or "%}" is that ends the tag at the beginning of `source`; its strings are kept.
   std::size_t end_of_tag(std::string_view source) {
     const std::string_view close = source[1] == '{' ? "}}" : "%}";

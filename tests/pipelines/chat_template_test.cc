@@ -31,6 +31,28 @@ TEST(ChatTemplate, OthersAreNotRecognised) {
   }
 }
 
+// A megabyte of tags, of braces or of an open string is read at once.
+TEST(ChatTemplate, LongOnesAreReadInOnePass) {
+  for (const std::string part : {"{{}}", "{", "{{'<|im_start|>'", "['content'] | trim"}) {
+    std::string source;
+    while (source.size() < std::size_t{1} << 20) source += part;
+    EXPECT_FALSE(parse_chat_template(source, ""));
+  }
+}
+
+// Cut off anywhere, a template is another one or none; nothing is read behind its end.
+TEST(ChatTemplate, CutOffAnywhere) {
+  for (const auto& [name, chat] : golden_chats().at("known").items()) {
+    const std::string source = chat.at("template");
+    for (std::size_t size = 0; size < source.size(); ++size) {
+      const std::unique_ptr<char[]> part(new char[size]);
+      std::copy_n(source.data(), size, part.get());
+      parse_chat_template({part.get(), size}, "");
+    }
+  }
+  EXPECT_FALSE(parse_chat_template("<|im_start|>{", ""));
+}
+
 TEST(ChatTemplate, WhiteSpaceAroundMessages) {
   ChatTemplate chat{.before = "<", .behind = ">", .trims = true};
   EXPECT_EQ(chat.render(" \n\xc2\xa0x y\xe3\x80\x80\t"), "<x y>");

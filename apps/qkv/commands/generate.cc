@@ -19,6 +19,7 @@
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/written_text.h"
+#include "qkv/files.h"
 #include "qkv/models/find_model.h"
 #include "qkv/pipelines/generator.h"
 #include "signals.h"
