@@ -26,7 +26,7 @@ std::vector<TextWindow> windows_of(const std::vector<ScoredText>& texts, std::in
   std::vector<TextWindow> windows;
   const std::int64_t stride = std::max<std::int64_t>(1, positions / 2);
   for (std::size_t text = 0; text < texts.size(); ++text) {
-    const auto size = std::ssize(texts[text].ids);
+    const auto size = static_cast<std::int64_t>(texts[text].ids.size());
     std::int64_t counted = 1;
     for (std::int64_t begin = 0; counted < size; begin += stride) {
       windows.push_back({text, begin, std::min(begin + positions, size), counted});
