@@ -11,6 +11,7 @@ void add_commands(Command& program) {
   add_classify(program);
   add_compare(program);
   add_embed(program);
+  add_rank(program);
   add_explain(program);
   add_generate(program);
   add_attend(program);

@@ -22,6 +22,7 @@ void add_explain(Command& program);
 void add_info(Command& program);
 void add_manual(Command& program);
 void add_plan(Command& program);
+void add_rank(Command& program);
 void add_tokenizer(Command& program);
 void add_train(Command& program);
 void add_generate(Command& program);

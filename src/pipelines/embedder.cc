@@ -6,20 +6,12 @@
 
 #include "core/refuse.h"
 #include "pipelines/pipeline_folder.h"
+#include "pipelines/text_batches.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"
 
 namespace qkv {
 namespace {
-
-// Tokens that pass through the model together: enough rows for the products to run at full speed, few enough for what
-// lies between layers to stay in the cache. Each thread has its own batch.
-constexpr std::size_t kBatchTokens = 512;
-
-void append(TokenBatch& batch, const Encoding& encoding) {
-  batch.ids.insert(batch.ids.end(), encoding.ids.begin(), encoding.ids.end());
-  batch.types.insert(batch.types.end(), encoding.type_ids.begin(), encoding.type_ids.end());
-}
 
 // out = one row of the hidden states [count, dim] of a text without its first `left_out`; zeros if there are none. Of a
 // text that has no others the first token stays the first one, as in sentence-transformers.
@@ -99,35 +91,14 @@ Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& o
     const auto at = static_cast<std::size_t>(i);
     encodings[at] = encode(prompt + texts[at], max_length, options.cut.empty() ? nullptr : &options.cut[at]);
   });
-  // Batches of whole texts, in order: [starts[n], starts[n + 1]).
-  std::vector<std::size_t> starts{0};
-  for (std::size_t i = 0, tokens = 0; i < texts.size(); ++i) {
-    tokens += encodings[i].ids.size();
-    if (tokens > kBatchTokens && i > starts.back()) {
-      starts.push_back(i);
-      tokens = encodings[i].ids.size();
-    }
-  }
-  starts.push_back(texts.size());
-
   Tensor out = Tensor::uninitialized({count, dim()});
-  parallel_for(static_cast<std::int64_t>(starts.size()) - 1, options.threads, [&](std::int64_t n, int) {
-    const std::size_t begin = starts[static_cast<std::size_t>(n)], end = starts[static_cast<std::size_t>(n) + 1];
-    TokenBatch batch;
-    std::vector<std::int64_t> lengths;
-    for (std::size_t i = begin; i < end; ++i) {
-      append(batch, encodings[i]);
-      lengths.push_back(static_cast<std::int64_t>(encodings[i].ids.size()));
-    }
-    batch.offsets = offsets_of(lengths);
+  for_each_text_batch(encodings, options.threads, [&](const TokenBatch& batch, std::size_t first) {
     const Tensor hidden = model_.forward(batch, {.threads = options.threads});
-    std::int64_t row = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      const std::int64_t length = lengths[i - begin];
-      float* embedding = out.data<float>() + static_cast<std::int64_t>(i) * dim();
-      pool_rows(pooling_, hidden.view().slice(0, row, row + length), left_out, embedding);
+    const std::int32_t* const offsets = batch.offsets.data<std::int32_t>();
+    float* embedding = out.data<float>() + static_cast<std::int64_t>(first) * dim();
+    for (std::int64_t b = 0; b < batch.batch(); ++b, embedding += dim()) {
+      pool_rows(pooling_, hidden.view().slice(0, offsets[b], offsets[b + 1]), left_out, embedding);
       if (normalize_) normalize_row(embedding, dim());
-      row += length;
     }
   });
   return out;

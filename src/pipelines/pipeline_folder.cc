@@ -80,21 +80,23 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
 }
 
 // The longest text, and that nothing else than the tokenizer changes it.
-void read_limits(const fs::path& folder, SentenceFolder& result) {
+std::int64_t read_max_length(const fs::path& folder) {
+  std::int64_t most = 0;
   if (const fs::path path = folder / "sentence_bert_config.json"; io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     if (const auto length = document.root().find("max_seq_length")) {
-      result.max_length = length->integer(1, kMaxLayerSize);
+      most = length->integer(1, kMaxLayerSize);
     }
     const auto lower = document.root().find("do_lower_case");
     if (lower && lower->boolean()) lower->refuse("is not supported; set it to false (tokenizer.json handles case)");
   }
   // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
-  if (const fs::path path = folder / "tokenizer_config.json"; result.max_length == 0 && io::is_there(path)) {
+  if (const fs::path path = folder / "tokenizer_config.json"; most == 0 && io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     const auto length = document.root().find("model_max_length");
-    if (length && length->number() <= kMaxLayerSize) result.max_length = length->integer(1, kMaxLayerSize);
+    if (length && length->number() <= kMaxLayerSize) most = length->integer(1, kMaxLayerSize);
   }
+  return most;
 }
 
 // What is put before each text unless the caller says otherwise.
@@ -124,7 +126,47 @@ SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim)
   if (const fs::path modules = base / "modules.json"; io::is_there(modules)) {
     read_modules(base, modules.string(), dim, result);
   }
-  read_limits(base, result);
+  result.max_length = read_max_length(base);
+  return result;
+}
+
+namespace {
+
+// The modules of torch that scores may pass: whether it is the sigmoid.
+bool is_sigmoid(const io::JsonValue& name) {
+  const std::string last = last_part(name.string());
+  if (last != "Sigmoid" && last != "Identity") name.refuse("must be torch's Sigmoid or Identity");
+  return last == "Sigmoid";
+}
+
+}  // namespace
+
+RankFolder read_rank_folder(const std::string& folder) {
+  const fs::path base(folder);
+  RankFolder result{.max_length = read_max_length(base)};
+  if (const fs::path path = base / "modules.json"; io::is_there(path)) {
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+    const std::vector<io::JsonValue> modules = document.root().elements();
+    if (modules.size() != 1 || last_part(modules[0]["type"].string()) != "Transformer") {
+      document.root().refuse("must list Transformer alone: others are not supported of a model that ranks");
+    }
+    if (!modules[0]["path"].string().empty()) modules[0]["path"].refuse("must be empty");
+  }
+  if (const fs::path path = base / "config_sentence_transformers.json"; io::is_there(path)) {
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+    if (const auto prompt = document.root().find("default_prompt_name")) {
+      prompt->refuse("is not supported of a model that ranks; set it to null");
+    }
+    if (const auto name = document.root().find("activation_fn")) {
+      result.sigmoid = is_sigmoid(*name);
+      return result;
+    }
+  }
+  // Where it was kept before version 6, and before version 4.
+  const io::JsonDocument document = io::JsonDocument::of_config((base / "config.json").string());
+  const auto kept = document.root().find("sentence_transformers");
+  const auto name = kept ? kept->find("activation_fn") : document.root().find("sbert_ce_default_activation_function");
+  if (name) result.sigmoid = is_sigmoid(*name);
   return result;
 }
 

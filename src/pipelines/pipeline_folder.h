@@ -27,6 +27,17 @@ inline namespace pipelines {
 // field, for what is not known here. `dim`: of the model's hidden states.
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim);
 
+// The files of sentence-transformers beside a cross-encoder.
+struct RankFolder {
+  std::int64_t max_length = 0;  // tokens of a pair, special ones included; 0: not said
+  bool sigmoid = true;          // of the logit
+};
+
+// sentence_bert_config.json and tokenizer_config.json as above; modules.json, which must list the Transformer alone;
+// and activation_fn of config_sentence_transformers.json or, where that says nothing, of config.json. FormatError,
+// naming the file and the field, for what is not known here.
+RankFolder read_rank_folder(const std::string& folder);
+
 // How a folder's model is to generate.
 struct Generation {
   GenerateOptions options{};

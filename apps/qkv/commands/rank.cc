@@ -1,0 +1,64 @@
+// qkv rank: texts by how well they answer a query.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "inputs/lines.h"
+#include "inputs/options.h"
+#include "io/json/json_events.h"
+#include "qkv/models/find_model.h"
+#include "qkv/pipelines/reranker.h"
+#include "signals.h"
+
+namespace qkv::app {
+namespace {
+
+struct RankRequest {
+  std::string model{};
+  std::string query{};
+  WeightStorage weights = WeightStorage::full;
+  std::int64_t top = 0;
+  bool json = false;
+  TextLineOptions lines{};
+};
+
+void rank(const RankRequest& request) {
+  const std::string query = text_of_option("--query", request.query, request.lines);
+  const Reranker reranker = Reranker::load(find_model(request.model), request.weights);
+  std::vector<std::string> texts;
+  InputLines input(request.lines);
+  for (std::string line; input.next(line);) texts.push_back(std::move(line));
+  std::vector<Ranked> ranked = reranker.rank(query, texts, {.stop = interruption()});
+  if (request.top > 0) ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(request.top)));
+  for (const Ranked& found : ranked) {
+    if (request.json) {
+      const nlohmann::ordered_json line{{"index", found.index}, {"score", io::json_number(found.score)}};
+      fmt::print("{}\n", line.dump());
+    } else {
+      fmt::print("{:.6f}\t{}\n", found.score, on_one_line(texts[found.index]));
+    }
+  }
+}
+
+}  // namespace
+
+void add_rank(Command& program) {
+  Command& command = program.add_command(
+      "rank", "Rank texts, one per line on standard input, by how well they answer a query, best first");
+  const auto request = std::make_shared<RankRequest>();
+  command.add({{"--model", file(request->model, "FOLDER"),
+                "Folder of a cross-encoder with one label: config.json, model.safetensors, tokenizer.json", required()},
+               {"--query", text(request->query, "TEXT"), "What the texts are to answer", required()},
+               {"--top", size(request->top), "Number of texts to print (default: all)"},
+               {"--json", flag(request->json),
+                "Write one {\"index\": N, \"score\": S} per line; indices count the texts from 0"}});
+  command.add(line_options(request->lines));
+  command.add({weights_option(request->weights), threads_option()});
+  command.on_run([request] { rank(*request); });
+}
+
+}  // namespace qkv::app

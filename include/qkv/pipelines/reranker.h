@@ -1,0 +1,65 @@
+/// \file
+/// How well texts answer a query: a cross-encoder, which reads the query and a text as one sequence. Reads the folders
+/// of sentence-transformers' CrossEncoder with one label. Source: Nogueira, Cho, "Passage Re-ranking with BERT" (2019).
+///
+///     Reranker reranker = Reranker::load("folder");
+///     for (const Ranked& found : reranker.rank("Who sat on the mat?", texts)) ...   // best first
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "qkv/api.h"
+#include "qkv/models/text_model.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv {
+
+/// A text by its place among those given.
+struct Ranked {
+  std::size_t index = 0;
+  float score = 0;
+};
+
+/// Of one call.
+struct RankOptions {
+  int threads = 0;  ///< 0: threads()
+  std::stop_token stop{};
+};
+
+/// Safe for concurrent calls.
+class QKV_API Reranker {
+ public:
+  /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps modules.json, sentence_bert_config.json,
+  /// tokenizer_config.json (its model_max_length) and config_sentence_transformers.json (its activation_fn: scores are
+  /// the sigmoid of the logit unless that or config.json names Identity). FormatError as from there, for a head with
+  /// more than one label, and for a tokenizer that says nothing of pairs.
+  static Reranker load(const std::string& folder, WeightStorage storage = WeightStorage::full);
+
+  /// The score of each text, the same bits for any other texts and any number of threads. Of a pair that is longer than
+  /// max_length() tokens the longer text loses its end first. Texts that are not UTF-8 are read as tokenizer.h says.
+  std::vector<float> score(const std::string& query, std::span<const std::string> texts,
+                           const RankOptions& options = {}) const;
+
+  /// The same, the highest score first; of equal ones the first text, and scores that are no numbers last.
+  std::vector<Ranked> rank(const std::string& query, std::span<const std::string> texts,
+                           const RankOptions& options = {}) const;
+
+  /// Tokens of a pair, special ones included.
+  std::size_t max_length() const { return max_length_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  const TextModel& model() const { return model_; }
+
+ private:
+  Reranker(Tokenizer tokenizer, TextModel model, std::size_t max_length, bool sigmoid);
+
+  Tokenizer tokenizer_;
+  TextModel model_;
+  std::size_t max_length_;
+  bool sigmoid_;
+};
+
+}  // namespace qkv
