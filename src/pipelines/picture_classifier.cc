@@ -1,11 +1,8 @@
 // PictureClassifier: prepares a picture, runs the model, and sorts its classes.
 #include "qkv/pipelines/picture_classifier.h"
 
-#include <algorithm>
-#include <numeric>
-
-#include "core/mathematics.h"
 #include "core/refuse.h"
+#include "pipelines/classes.h"
 #include "qkv/error.h"
 #include "qkv/stop.h"
 
@@ -32,18 +29,7 @@ std::vector<ClassProbability> PictureClassifier::classify(const TensorView& pict
   refuse_unless(top >= 1, "picture_classifier", "top is {}, at least 1 is needed", top);
   const Tensor pixels = processor_.process(picture, options.threads);
   const Tensor logits = model_.logits(pixels.view().reshape({1, pixels.size(0), pixels.size(1), 3}), options);
-  const std::vector<double> row(logits.data<float>(), logits.data<float>() + logits.size(1));
-  std::vector<std::size_t> order(row.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return row[a] > row[b]; });
-  double sum = 0;
-  for (const double logit : row) sum += exp(logit - row[order[0]]);
-  order.resize(std::min(order.size(), static_cast<std::size_t>(top)));
-  std::vector<ClassProbability> found;
-  for (const std::size_t i : order) {
-    found.push_back({model_.config().labels[i], exp(row[i] - row[order[0]]) / sum});
-  }
-  return found;
+  return most_probable({logits.data<float>(), static_cast<std::size_t>(logits.size(1))}, model_.config().labels, top);
 }
 
 }  // namespace qkv

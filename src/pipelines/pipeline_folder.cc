@@ -79,26 +79,6 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
   result.normalize = modules.size() == 3;
 }
 
-// The longest text, and that nothing else than the tokenizer changes it.
-std::int64_t read_max_length(const fs::path& folder) {
-  std::int64_t most = 0;
-  if (const fs::path path = folder / "sentence_bert_config.json"; io::is_there(path)) {
-    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
-    if (const auto length = document.root().find("max_seq_length")) {
-      most = length->integer(1, kMaxLayerSize);
-    }
-    const auto lower = document.root().find("do_lower_case");
-    if (lower && lower->boolean()) lower->refuse("is not supported; set it to false (tokenizer.json handles case)");
-  }
-  // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
-  if (const fs::path path = folder / "tokenizer_config.json"; most == 0 && io::is_there(path)) {
-    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
-    const auto length = document.root().find("model_max_length");
-    if (length && length->number() <= kMaxLayerSize) most = length->integer(1, kMaxLayerSize);
-  }
-  return most;
-}
-
 // What is put before each text unless the caller says otherwise.
 void read_prompt(const fs::path& folder, SentenceFolder& result) {
   const fs::path path = folder / "config_sentence_transformers.json";
@@ -119,6 +99,27 @@ void read_prompt(const fs::path& folder, SentenceFolder& result) {
 
 }  // namespace
 
+// Nothing else than the tokenizer may change a text.
+std::int64_t read_max_length(const std::string& name) {
+  const fs::path folder(name);
+  std::int64_t most = 0;
+  if (const fs::path path = folder / "sentence_bert_config.json"; io::is_there(path)) {
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+    if (const auto length = document.root().find("max_seq_length")) {
+      most = length->integer(1, kMaxLayerSize);
+    }
+    const auto lower = document.root().find("do_lower_case");
+    if (lower && lower->boolean()) lower->refuse("is not supported; set it to false (tokenizer.json handles case)");
+  }
+  // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
+  if (const fs::path path = folder / "tokenizer_config.json"; most == 0 && io::is_there(path)) {
+    const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+    const auto length = document.root().find("model_max_length");
+    if (length && length->number() <= kMaxLayerSize) most = length->integer(1, kMaxLayerSize);
+  }
+  return most;
+}
+
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim) {
   SentenceFolder result;
   const fs::path base(folder);
@@ -126,7 +127,7 @@ SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim)
   if (const fs::path modules = base / "modules.json"; io::is_there(modules)) {
     read_modules(base, modules.string(), dim, result);
   }
-  result.max_length = read_max_length(base);
+  result.max_length = read_max_length(folder);
   return result;
 }
 
@@ -143,7 +144,7 @@ bool is_sigmoid(const io::JsonValue& name) {
 
 RankFolder read_rank_folder(const std::string& folder) {
   const fs::path base(folder);
-  RankFolder result{.max_length = read_max_length(base)};
+  RankFolder result{.max_length = read_max_length(folder)};
   if (const fs::path path = base / "modules.json"; io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     const std::vector<io::JsonValue> modules = document.root().elements();

@@ -27,6 +27,10 @@ inline namespace pipelines {
 // field, for what is not known here. `dim`: of the model's hidden states.
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim);
 
+// max_seq_length of sentence_bert_config.json, else model_max_length of tokenizer_config.json; 0: not said. FormatError
+// as above.
+std::int64_t read_max_length(const std::string& folder);
+
 // The files of sentence-transformers beside a cross-encoder.
 struct RankFolder {
   std::int64_t max_length = 0;  // tokens of a pair, special ones included; 0: not said

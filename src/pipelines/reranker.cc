@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/mathematics.h"
+#include "pipelines/classes.h"
 #include "pipelines/pipeline_folder.h"
 #include "pipelines/text_batches.h"
 #include "qkv/error.h"
@@ -51,7 +51,7 @@ std::vector<float> Reranker::score(const std::string& query, std::span<const std
     if (batch.batch() == 0) return;
     const Tensor logits = model_.logits(batch, {.threads = options.threads});
     std::transform(logits.data<float>(), logits.data<float>() + batch.batch(), scores.begin() + first,
-                   [&](float x) { return sigmoid_ ? static_cast<float>(1 / (1 + exp(-static_cast<double>(x)))) : x; });
+                   [&](float x) { return sigmoid_ ? static_cast<float>(sigmoid(x)) : x; });
   });
   return scores;
 }

@@ -1,5 +1,6 @@
 // qkv train on pictures and qkv classify, as a user runs them.
 #include "apps/program.h"
+#include "qkv/files.h"
 #include "train/picture_files.h"
 
 namespace qkv::test {
@@ -76,11 +77,63 @@ TEST(Digits, AreClassifiedByTheModelThatShips) {
                   {"--data digits.csv --largest 16", 0, "12 of 12 right (100.00 %)\n"}});
 }
 
+// The tokenizer and encoder of golden/rank with a head of golden/text_classes; what transformers' pipeline says.
+TEST(ClassifyTexts, AgreesWithThePipelineOfTransformers) {
+  const std::string golden = QKV_TEST_DATA "/golden/";
+  const auto heads = read_safetensors(golden + "text_classes/heads.safetensors").tensors;
+  const Folder folder;
+  std::filesystem::copy(golden + "rank", folder / "model");
+  const Json config = Json::parse(slurp(golden + "rank/config.json"));
+  const auto put = [&](const Json& labels, const Json& problem) {
+    Json changed = config;
+    changed["id2label"] = Json::object();
+    for (std::size_t i = 0; i < labels.size(); ++i) changed["id2label"][std::to_string(i)] = labels[i];
+    changed["problem_type"] = problem;
+    folder.put("model/config.json", changed.dump());
+  };
+  SafeTensors weights = read_safetensors(golden + "rank/model.safetensors");
+  for (const Json& each : Json::parse(slurp(golden + "text_classes/expected.json"))) {
+    put(each["labels"], each["problem_type"]);
+    for (const char* name : {"classifier.weight", "classifier.bias"}) {
+      weights.tensors[name] = heads.at(std::to_string(each["labels"].size()) + "/" + name);
+    }
+    write_safetensors(folder / "model/model.safetensors", weights);
+    const Json& expected = each["classes"];
+    const std::string text = each["text"];
+    const Json found = folder.json("classify --model model --json '" + text + "'");
+    EXPECT_EQ(found["text"], text);
+    ASSERT_EQ(found["classes"].size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(found["classes"][i]["label"], expected[i]["label"]);
+      EXPECT_NEAR(found["classes"][i]["probability"].get<double>(), expected[i]["score"].get<double>(), 1e-5);
+    }
+  }
+  // 16 tokens with the special ones are as many as tokenizer_config.json allows.
+  const auto classes_of_cats = [&](int count) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += " cat";
+    return folder.json("classify --model model --json '" + text + "'")["classes"];
+  };
+  EXPECT_EQ(classes_of_cats(40), classes_of_cats(14));
+  EXPECT_NE(classes_of_cats(13), classes_of_cats(14));
+  expect_answers(folder, "classify --model model ",
+                 {{"cat dog --top 1", 0, "cat: cat 0. ... dog: cat 0."},
+                  {"cat --image x.png", 2, "give either texts, or --image or --data"},
+                  {"m\xe4t", 2, "UTF-8"}});
+  put({"cat", "dog"}, nullptr);
+  expect_answers(folder, "classify ",
+                 {{"--model model a", 3, "it must be [2, 12]"},
+                  {"--model @tests/golden/bert/tiny a", 3, "ForSequenceClassification"}});
+  put({"cat"}, "regression");
+  expect_answers(folder, "classify --model model a",
+                 {{"", 3, "problem_type must be \"single_label_classification\" or"}});
+}
+
 TEST_F(Classify, RefusesInOneLine) {
   const std::string bert = " --model @tests/golden/bert/tiny --image @tests/golden/pictures/rgb8.png",
                     said = "model_type is \"bert\"; the supported Vision Transformers are \"vit\" and \"dinov2\"";
   expect_answers(*folder_, "",
-                 {{"classify --model model", 2, "give --image or --data"},
+                 {{"classify --model model", 2, "give either texts, or --image or --data"},
                   {"classify --model model --image train.csv", 3, "train.csv: "},
                   {"classify" + bert, 3, said},
                   {"explain" + bert, 3, said},

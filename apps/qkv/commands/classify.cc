@@ -1,4 +1,4 @@
-// qkv classify: the classes of pictures; and of labelled ones, how many are found.
+// qkv classify: the classes of texts or pictures; and of labelled pictures, how many are found.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "commands.h"
+#include "inputs/lines.h"
 #include "inputs/options.h"
 #include "qkv/error.h"
 #include "qkv/models/find_model.h"
 #include "qkv/pipelines/picture_classifier.h"
+#include "qkv/pipelines/text_classifier.h"
 #include "signals.h"
 #include "train/data/labelled_pictures.h"
 
@@ -23,6 +25,7 @@ constexpr std::int64_t kBatch = 64;
 
 struct ClassifyRequest {
   std::string model{};
+  std::vector<std::string> texts{};
   std::vector<std::string> images{};
   std::string data{};
   std::int64_t largest = 255;
@@ -31,20 +34,21 @@ struct ClassifyRequest {
   bool json = false;
 };
 
-void print_classes(const std::string& image, const std::vector<ClassProbability>& classes, bool json) {
+// `kind`: of `what`, in JSON.
+void print_classes(const char* kind, const std::string& what, const std::vector<ClassProbability>& classes, bool json) {
   if (json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const auto& [label, probability] : classes) {
       list.push_back({{"label", label}, {"probability", probability}});
     }
-    fmt::print("{}\n", nlohmann::ordered_json{{"image", image}, {"classes", list}}.dump());
+    fmt::print("{}\n", nlohmann::ordered_json{{kind, what}, {"classes", list}}.dump());
     return;
   }
   std::string line;
   for (const auto& [label, probability] : classes) {
     line += fmt::format("{}{} {:.4f}", line.empty() ? "" : ", ", label, probability);
   }
-  fmt::print("{}: {}\n", image, line);
+  fmt::print("{}: {}\n", on_one_line(what), line);
 }
 
 // How many of each class are found, and what the others are taken for.
@@ -94,13 +98,27 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
   }
 }
 
+void classify_texts(const ClassifyRequest& request) {
+  std::vector<std::string> texts;
+  for (const std::string& each : request.texts) texts.push_back(text_of_option("text", each));
+  const TextClassifier classifier =
+      TextClassifier::load(find_model(request.model), storage_of(WeightStorage::full, request.precision));
+  for (const std::string& each : texts) {
+    check_interruption();
+    print_classes("text", each, classifier.classify(each, request.top, {.stop = interruption()}), request.json);
+  }
+}
+
 void classify(const ClassifyRequest& request) {
-  if (request.images.empty() && request.data.empty()) throw UsageError("give --image or --data");
+  const bool pictures = !request.images.empty() || !request.data.empty();
+  if (pictures != request.texts.empty()) throw UsageError("give either texts, or --image or --data");
+  if (!pictures) return classify_texts(request);
   const PictureClassifier classifier =
       PictureClassifier::load(find_model(request.model), storage_of(WeightStorage::full, request.precision));
   for (const std::string& image : request.images) {
     check_interruption();
-    print_classes(image, classifier.classify(read_picture(image), request.top, {.stop = interruption()}), request.json);
+    print_classes("image", image, classifier.classify(read_picture(image), request.top, {.stop = interruption()}),
+                  request.json);
   }
   if (!request.data.empty()) measure(request, classifier);
 }
@@ -108,18 +126,21 @@ void classify(const ClassifyRequest& request) {
 }  // namespace
 
 void add_classify(Command& program) {
-  Command& command = program.add_command("classify", "Classify pictures with a Vision Transformer");
+  Command& command =
+      program.add_command("classify", "Classify texts with an encoder, or pictures with a Vision Transformer");
   const auto request = std::make_shared<ClassifyRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),
-        "Folder of the model: config.json, model.safetensors, preprocessor_config.json", required()},
+        "Folder of the model: config.json, model.safetensors, and tokenizer.json or preprocessor_config.json",
+        required()},
+       {"text", text(request->texts, "TEXT"), "Texts to classify", repeated()},
        {"--image", text(request->images, "FILE"), "PNG or JPEG files", repeated()},
        {"--data", file(request->data),
         "Labelled pictures; prints the accuracy: a folder with one folder of pictures per class, or CSV (class, then "
         "the gray pixels of a square picture)"},
        {"--largest", whole(request->largest, 1, 65535), "The value of white in the CSV of --data (default: 255)",
         needs("--data")},
-       {"--top", size(request->top), "Number of classes to print per picture, most probable first (default: 3)"},
+       {"--top", size(request->top), "Number of classes to print of each, most probable first (default: 3)"},
        {"--json", flag(request->json), "Write one JSON object per line"}});
   command.add({model_precision_option(request->precision), threads_option()});
   command.on_run([request] { classify(*request); });

@@ -21,6 +21,7 @@ struct RankRequest {
   std::string model{};
   std::string query{};
   WeightStorage weights = WeightStorage::full;
+  Precision precision = Precision::exact;
   std::int64_t top = 0;
   bool json = false;
   TextLineOptions lines{};
@@ -28,7 +29,7 @@ struct RankRequest {
 
 void rank(const RankRequest& request) {
   const std::string query = text_of_option("--query", request.query, request.lines);
-  const Reranker reranker = Reranker::load(find_model(request.model), request.weights);
+  const Reranker reranker = Reranker::load(find_model(request.model), storage_of(request.weights, request.precision));
   std::vector<std::string> texts;
   InputLines input(request.lines);
   for (std::string line; input.next(line);) texts.push_back(std::move(line));
@@ -57,7 +58,7 @@ void add_rank(Command& program) {
                {"--json", flag(request->json),
                 "Write one {\"index\": N, \"score\": S} per line; indices count the texts from 0"}});
   command.add(line_options(request->lines));
-  command.add({weights_option(request->weights), threads_option()});
+  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
   command.on_run([request] { rank(*request); });
 }
 

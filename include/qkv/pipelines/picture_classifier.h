@@ -5,19 +5,16 @@
 ///     for (const ClassProbability& found : classifier.classify(read_picture("7.png"), 3)) ...
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "qkv/api.h"
 #include "qkv/models/image_processor.h"
 #include "qkv/models/vit.h"
+#include "qkv/pipelines/class_probability.h"
 
 namespace qkv {
-
-struct ClassProbability {
-  std::string label;
-  double probability = 0;  ///< softmax of the logits
-};
 
 /// Safe for concurrent calls.
 class QKV_API PictureClassifier {

@@ -1,0 +1,48 @@
+/// \file
+/// From texts to the classes that they may be of. Reads the folders of transformers' ForSequenceClassification with a
+/// tokenizer.json.
+///
+///     TextClassifier classifier = TextClassifier::load("folder");
+///     for (const ClassProbability& found : classifier.classify("A fine day.", 3)) ...
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qkv/api.h"
+#include "qkv/models/text_model.h"
+#include "qkv/pipelines/class_probability.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv {
+
+/// Safe for concurrent calls.
+class QKV_API TextClassifier {
+ public:
+  /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json and
+  /// tokenizer_config.json (its model_max_length). FormatError as from there, and for a problem_type of config.json
+  /// other than single_label_classification and multi_label_classification. `storage` as in weights.h.
+  static TextClassifier load(const std::string& folder, WeightStorage storage = WeightStorage::full);
+
+  /// The `top` most probable classes, falling; of equal ones the first of the model. Probabilities are the sigmoid of
+  /// each logit for multi_label_classification and for one label, else the softmax. A text of more than max_length()
+  /// tokens loses its end. std::invalid_argument if `top` is below 1.
+  std::vector<ClassProbability> classify(const std::string& text, std::int64_t top = 1,
+                                         const TextEncoderOptions& options = {}) const;
+
+  /// Tokens of a text, special ones included.
+  std::size_t max_length() const { return max_length_; }
+  const TextModel& model() const { return model_; }
+
+ private:
+  TextClassifier(Tokenizer tokenizer, TextModel model, std::size_t max_length, bool independent);
+
+  Tokenizer tokenizer_;
+  TextModel model_;
+  std::size_t max_length_;
+  bool independent_;  // labels exclude no other
+};
+
+}  // namespace qkv

@@ -1,0 +1,20 @@
+// From logits to classes, the most probable first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkv/pipelines/class_probability.h"
+
+namespace qkv::inline pipelines {
+
+double sigmoid(double x);
+
+// At most `top` classes, of equal ones the first: the softmax of the logits or, of labels that exclude no other, the
+// sigmoid of each.
+std::vector<ClassProbability> most_probable(std::span<const float> logits, const std::vector<std::string>& labels,
+                                            std::int64_t top, bool independent = false);
+
+}  // namespace qkv::inline pipelines
