@@ -1,0 +1,43 @@
+/// \file
+/// The words that a masked one of a text may be. Reads the folders of transformers' ForMaskedLM with a tokenizer.json.
+///
+///     FillMask model = FillMask::load("folder");
+///     model.fill("Paris is the [MASK] of France.")[0][0].label;   // the most probable word
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "qkv/api.h"
+#include "qkv/models/text_model.h"
+#include "qkv/pipelines/class_probability.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv {
+
+/// Safe for concurrent calls.
+class QKV_API FillMask {
+ public:
+  /// `folder` holds what TextModel::load reads, and tokenizer.json. FormatError as from there, and for a tokenizer
+  /// without a special token [MASK] or <mask>.
+  static FillMask load(const std::string& folder);
+
+  /// Of each masked word of the text its `top` most probable words, falling, as the tokenizer decodes them alone.
+  /// Softmax over all words. std::invalid_argument for a text without a mask or with more tokens than the model has
+  /// positions, and if `top` is below 1.
+  std::vector<std::vector<ClassProbability>> fill(const std::string& text, std::int64_t top = 5,
+                                                  const TextEncoderOptions& options = {}) const;
+
+  const std::string& mask() const { return mask_; }
+
+ private:
+  FillMask(Tokenizer tokenizer, TextModel model, std::string mask);
+
+  Tokenizer tokenizer_;
+  TextModel model_;
+  std::string mask_;
+  std::vector<std::string> words_;
+};
+
+}  // namespace qkv

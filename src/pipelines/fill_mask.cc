@@ -1,0 +1,45 @@
+// FillMask: the logits of a text's masked words, sorted.
+#include "qkv/pipelines/fill_mask.h"
+
+#include "core/refuse.h"
+#include "pipelines/classes.h"
+#include "qkv/error.h"
+
+namespace qkv {
+
+FillMask::FillMask(Tokenizer tokenizer, TextModel model, std::string mask)
+    : tokenizer_(std::move(tokenizer)), model_(std::move(model)), mask_(std::move(mask)) {
+  for (std::int32_t id = 0; id < model_.config().outputs; ++id) {
+    words_.push_back(tokenizer_.contains(id) ? tokenizer_.decode(std::vector{id}, {.skip_special_tokens = false}) : "");
+  }
+}
+
+FillMask FillMask::load(const std::string& folder) {
+  TextModel model = TextModel::load(folder, TextTask::masked_word);
+  const std::string path = folder + "/tokenizer.json";
+  Tokenizer tokenizer = Tokenizer::load(path, model.config().outputs);
+  for (const std::string& special : tokenizer.special_tokens()) {
+    if (special == "[MASK]" || special == "<mask>") return FillMask(std::move(tokenizer), std::move(model), special);
+  }
+  throw FormatError(path + ": added_tokens must have a special token \"[MASK]\" or \"<mask>\"");
+}
+
+std::vector<std::vector<ClassProbability>> FillMask::fill(const std::string& text, std::int64_t top,
+                                                          const TextEncoderOptions& options) const {
+  refuse_unless(top >= 1, "fill", "top is {}, at least 1 is needed", top);
+  const Encoding encoding = tokenizer_.encode(text);
+  const std::int64_t count = std::ssize(encoding.ids), positions = model_.encoder().config().positions;
+  refuse_unless(count <= positions, "fill", "the text has {} tokens, the model reads at most {}", count, positions);
+  const std::int32_t mask = *tokenizer_.id_of(mask_);
+  std::vector<std::vector<ClassProbability>> found;
+  const Tensor logits = model_.logits({encoding.ids, encoding.type_ids, offsets_of(std::vector{count})}, options);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (encoding.ids[static_cast<std::size_t>(i)] != mask) continue;
+    const float* const row = logits.data<float>() + i * logits.size(1);
+    found.push_back(most_probable({row, words_.size()}, words_, top));
+  }
+  refuse_unless(!found.empty(), "fill", "the text has no {}", mask_);
+  return found;
+}
+
+}  // namespace qkv

@@ -1,0 +1,50 @@
+// Masked words against transformers' pipeline (golden/fill, made by make.py there).
+#include "qkv/pipelines/fill_mask.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "io/files_for_test.h"
+#include "qkv/files.h"
+
+namespace qkv::test {
+namespace {
+
+using nlohmann::json;
+
+TEST(FillMask, AgreesWithThePipelineOfTransformers) {
+  const std::string golden = QKV_TEST_DATA "/golden/";
+  const TemporaryFolder folder;
+  SafeTensors weights = read_safetensors(golden + "rank/model.safetensors");
+  std::erase_if(weights.tensors, [](const auto& each) {
+    return each.first.starts_with("classifier") || each.first.starts_with("bert.pooler");
+  });
+  weights.tensors.merge(read_safetensors(golden + "fill/head.safetensors").tensors);
+  write_safetensors(folder / "model.safetensors", weights);
+  json config = json::parse(slurp(golden + "rank/config.json"));
+  config["architectures"] = {"BertForMaskedLM"};
+  folder.put("config.json", config.dump());
+  json tokenizer = json::parse(slurp(golden + "rank/tokenizer.json"));
+  folder.put("tokenizer.json", tokenizer.dump());
+  const FillMask model = FillMask::load(folder / "");
+  for (const json& each : json::parse(slurp(golden + "fill/expected.json"))) {
+    const auto found = model.fill(each["text"]);
+    ASSERT_EQ(found.size(), each["masks"].size());
+    for (std::size_t m = 0; m < found.size(); ++m) {
+      ASSERT_EQ(found[m].size(), 5u);
+      for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(found[m][i].label, each["masks"][m][i]["token_str"]);
+        EXPECT_NEAR(found[m][i].probability, each["masks"][m][i]["score"].get<double>(), 1e-5);
+      }
+    }
+  }
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { model.fill("The cat."); }), "fill: the text has no [MASK]");
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { model.fill("a a a a a a a a a a a a a a a a a [MASK]"); }),
+            "fill: the text has 20 tokens, the model reads at most 18");
+  tokenizer["added_tokens"] = json::array();
+  folder.put("tokenizer.json", tokenizer.dump());
+  EXPECT_TRUE(message_of<FormatError>([&] { FillMask::load(folder / ""); }).ends_with("\"[MASK]\" or \"<mask>\""));
+}
+
+}  // namespace
+}  // namespace qkv::test
