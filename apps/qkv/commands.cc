@@ -12,6 +12,7 @@ void add_commands(Command& program) {
   add_compare(program);
   add_embed(program);
   add_rank(program);
+  add_fill(program);
   add_explain(program);
   add_generate(program);
   add_attend(program);

@@ -19,6 +19,7 @@ void add_completions(Command& program);
 void add_convert(Command& program);
 void add_embed(Command& program);
 void add_explain(Command& program);
+void add_fill(Command& program);
 void add_info(Command& program);
 void add_manual(Command& program);
 void add_plan(Command& program);

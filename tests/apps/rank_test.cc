@@ -1,4 +1,5 @@
-// qkv rank: the order and scores of sentence-transformers (golden/rank), in lines and in JSON.
+// qkv rank and qkv fill: what sentence-transformers (golden/rank) and transformers (golden/fill) say, in lines and in
+// JSON.
 #include "apps/program.h"
 
 namespace qkv::test {
@@ -42,6 +43,29 @@ TEST(Rank, RefusesInOneLine) {
                  {{"--model @tests/golden/bert/tiny", 3, "must end with ForSequenceClassification"},
                   {"--model @models/digits", 3, "model_type"},
                   {"--model @tests/golden/rank --top 0", 2, "--top"}});
+}
+
+TEST(Fill, OneLineForEachMask) {
+  const Folder folder;
+  for (const Json& each : Json::parse(slurp(QKV_TEST_DATA "/golden/fill/expected.json"))) {
+    const std::string command = "fill --model @tests/golden/fill --text '" + each["text"].get<std::string>() + "'";
+    const Words lines = lines_of(folder.text(command)), json = lines_of(folder.text(command + " --json"));
+    ASSERT_EQ(lines.size(), each["masks"].size());
+    ASSERT_EQ(json.size(), lines.size());
+    for (std::size_t m = 0; m < lines.size(); ++m) {
+      const Json words = Json::parse(json[m])["words"];
+      ASSERT_EQ(words.size(), 5u);
+      for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(words[i]["word"], each["masks"][m][i]["token_str"]);
+        EXPECT_NEAR(words[i]["probability"].get<double>(), each["masks"][m][i]["score"].get<double>(), 1e-5);
+      }
+      EXPECT_TRUE(lines[m].starts_with(words[0]["word"].get<std::string>() + " ")) << lines[m];
+    }
+  }
+  expect_answers(folder, "fill --model @tests/golden/",
+                 {{"rank --text [MASK]", 3, "must end with ForMaskedLM"},
+                  {"fill --text '[MASK] m\xe4t'", 2, "UTF-8"},
+                  {"fill --text cat", 3, "fill: the text has no [MASK]"}});
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-"""Makes expected.json: what transformers' fill-mask pipeline says of texts with the tokenizer and encoder of golden/rank and
-a head for masked words of random weights, which are in head.safetensors."""
+"""Makes a model for masked words of the tokenizer and encoder of golden/rank and a head of random weights, and expected.json:
+what transformers' fill-mask pipeline says of texts."""
 
 import json
 import pathlib
+import shutil
 
 import torch
 import transformers
-from safetensors.torch import save_file
 
 here = pathlib.Path(__file__).parent
 rank = here.parent / "rank"
@@ -18,7 +18,9 @@ head = {k: v for k, v in model.named_parameters() if k.startswith("cls.")}
 with torch.no_grad():
     for parameter in head.values():
         parameter.copy_(torch.randn(parameter.shape, generator=generator))
-save_file({k: v.detach().clone() for k, v in head.items()}, here / "head.safetensors")
+model.save_pretrained(here)
+(here / "generation_config.json").unlink(missing_ok=True)
+shutil.copy(rank / "tokenizer.json", here)
 pipe = transformers.pipeline("fill-mask", model=model, tokenizer=transformers.AutoTokenizer.from_pretrained(rank), device="cpu")
 expected = []
 for text in ("The [MASK] sat on the mat.", "[MASK]", "who[MASK]?", "The [MASK] sat on the [MASK]."):
