@@ -71,9 +71,9 @@ class QKV_API LanguageModel {
   /// Whether config.json of that folder names a kind of decoder-only model that is read here. FormatError or IoError if
   /// it cannot be read.
   static bool is_in(const std::string& folder);
-  /// `folder` holds config.json, whose model_type is one of the kinds above, and model.safetensors or the files that its
-  /// index names, in f32, f16 or bf16; or it is a GGUF file (llama, qwen2, qwen3; its name ends with ".gguf"), read as
-  /// the folder that `qkv convert` would write. FormatError, naming the file and what is wrong, for anything that is
+  /// `folder` holds config.json, whose model_type is one of the kinds above, and model.safetensors or the files that
+  /// its index names, in f32, f16 or bf16; or it is a GGUF file (llama, qwen2, qwen3; its name ends with ".gguf"), read
+  /// as the folder that `qkv convert` would write. FormatError, naming the file and what is wrong, for anything that is
   /// missing, superfluous, of another shape or not supported. Matrices are kept as `storage` says (matmul.h).
   static LanguageModel load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   /// What its config.json says.
@@ -96,8 +96,8 @@ class QKV_API LanguageModel {
   Tensor project(const TensorView& hidden, int threads = 0) const;
 
   /// What the model would write if these were its last hidden states: final norm and output of rows [n, model_dim], as
-  /// the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source: nostalgebraist,
-  /// "interpreting GPT: the logit lens" (2020).
+  /// the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source:
+  /// nostalgebraist, "interpreting GPT: the logit lens" (2020).
   Tensor read_out(const TensorView& rows, const LanguageModelOptions& options = {}) const;
 
   /// The backward pass from minus the log-probability of `next` behind the first tokens of a sequence, as many as
