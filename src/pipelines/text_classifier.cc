@@ -35,8 +35,9 @@ std::vector<ClassProbability> TextClassifier::classify(const std::string& text, 
                                                        const TextEncoderOptions& options) const {
   refuse_unless(top >= 1, "text_classifier", "top is {}, at least 1 is needed", top);
   const Encoding encoding = tokenizer_.encode(text, {.max_length = max_length_});
-  const Tensor logits =
-      model_.logits({encoding.ids, encoding.type_ids, offsets_of(std::vector{std::ssize(encoding.ids)})}, options);
+  const Tensor logits = model_.logits(
+      {encoding.ids, encoding.type_ids, offsets_of(std::vector{static_cast<std::int64_t>(encoding.ids.size())})},
+      options);
   return most_probable({logits.data<float>(), static_cast<std::size_t>(logits.size(1))}, model_.config().labels, top,
                        independent_);
 }
