@@ -156,7 +156,13 @@ def test_embedder_in_a_pipeline_of_scikit_learn():
     pipeline = make_pipeline(qkv.Embedder(MINILM), LogisticRegression()).fit(texts, [0, 0, 0, 1, 1, 1])
     assert pipeline.predict(["a cow", "one bus"]).tolist() == [0, 1]
     again = sklearn.base.clone(qkv.Embedder(MINILM, threads=2, max_seq_length=500))
-    assert again.get_params() == {"folder": MINILM, "weights": "f32", "threads": 2, "max_seq_length": 500}
+    assert again.get_params() == {
+        "folder": MINILM,
+        "weights": "f32",
+        "precision": "exact",
+        "threads": 2,
+        "max_seq_length": 500,
+    }
     assert again.max_seq_length == 500
     with pytest.raises(ValueError, match="unknown"):
         again.set_params(batch=3)
