@@ -19,7 +19,7 @@ myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = f"qkv {release}"
-html_show_sphinx = False
+html_show_sphinx = html_show_copyright = False
 html_copy_source = html_show_sourcelink = False
 
 breathe_projects = {"qkv": str(BUILD / "doxygen" / "xml")}
