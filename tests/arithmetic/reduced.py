@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Reduced precision of docs/arithmetic.md in plain Python: tests/arithmetic/reduced.py FILE, as reference.py does it."""
+import functools
 import math
 import struct
 import sys
 from fractions import Fraction
 
 import reference
-from reference import add, f32, finish, fma, merge, mul, sub
+from reference import add, f32, fma, mul, sub
 
 LEAST = 2.0**-126
 
@@ -63,33 +64,11 @@ def coarse(x):
     return fma(power, growth, power)
 
 
-def attend(q, k, v, scale, visible):
-    unit, size = f32(abs(scale) * 1.4426950408889634), len(v[0])
-    if scale < 0:
-        q = [-x for x in q]
-    whole = (0.0, 0.0, [0.0] * size)
-    for chunk in range(0, len(k), 1024):
-        m, margin, s, o = 0.0, -math.inf, 0.0, [0.0] * size
-        for begin in range(chunk, min(chunk + 1024, len(k)), 128):
-            end = min(begin + 128, len(k))
-            block, weights = 0.0, {}
-            for step in range(begin, end, 4):
-                keys = [j for j in range(step, min(step + 4, end)) if visible(j)]
-                x = [mul(reduced_sum(zip(k[j], q), 0.0), unit) for j in keys]
-                if keys and sub(max(x), m) > margin:
-                    factor = 1.0 if margin == -math.inf else reference.exp2(sub(m, max(x)))
-                    m, margin, s, block = max(x), 8.0, mul(s, factor), mul(block, factor)
-                    weights = {j: mul(w, factor) for j, w in weights.items()}
-                    o = [mul(element, factor) for element in o]
-                for j, y in zip(keys, x):
-                    weights[j] = coarse(sub(y, m))
-                    block = add(block, weights[j])
-            s = add(s, block)
-            o = [add(reduced_sum([(v[j][e], weights.get(j, 0.0)) for j in range(begin, end)],
-                                 0.0 if abs(o[e]) < LEAST else o[e]),
-                     o[e] if abs(o[e]) < LEAST else 0.0) for e in range(size)]
-        whole = merge(whole, (m, s, o))
-    return finish(whole, size)
+def block_values(v, element, keys, weights, start):
+    """Hidden keys keep their places, with the weight 0; a subnormal start is added in the end."""
+    is_subnormal = abs(start) < LEAST
+    products = reduced_sum([(v[j][element], weights.get(j, 0.0)) for j in keys], 0.0 if is_subnormal else start)
+    return add(products, start if is_subnormal else 0.0)
 
 
 def linear(row, weight, bias):
@@ -97,5 +76,8 @@ def linear(row, weight, bias):
 
 
 if __name__ == "__main__":
-    reference.attend, reference.linear = attend, linear
+    reference.attend = functools.partial(
+        reference.attend, dot=lambda a, b: reduced_sum(zip(a, b), 0.0), weigh=coarse, add_values=block_values
+    )
+    reference.linear = linear
     sys.exit(reference.main())

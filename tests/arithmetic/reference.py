@@ -120,8 +120,12 @@ def finish(part, size):
     return [mul(x, inverse) for x in o], f32(0.6931471805599453 * m + math.log(s))
 
 
-def attend(q, k, v, scale, visible):
-    """A query among others: visible(j) of key j."""
+def visible_values(v, element, keys, weights, start):
+    return chain(((v[j][element], w) for j, w in weights.items()), start)
+
+
+def attend(q, k, v, scale, visible, dot=lambda a, b: chain(zip(a, b)), weigh=exp2, add_values=visible_values):
+    """A query among others: visible(j) of key j. `add_values` adds an element of the values of a block of keys."""
     unit, size = f32(abs(scale) * 1.4426950408889634), len(v[0])
     if scale < 0:
         q = [-x for x in q]
@@ -130,20 +134,20 @@ def attend(q, k, v, scale, visible):
         m, margin, s, o = 0.0, -math.inf, 0.0, [0.0] * size
         for begin in range(chunk, min(chunk + 1024, len(k)), 128):
             end = min(begin + 128, len(k))
-            block, weights = 0.0, []
+            block, weights = 0.0, {}
             for step in range(begin, end, 4):
                 keys = [j for j in range(step, min(step + 4, end)) if visible(j)]
-                x = [mul(chain(zip(k[j], q)), unit) for j in keys]
+                x = [mul(dot(k[j], q), unit) for j in keys]
                 if keys and sub(max(x), m) > margin:
                     factor = 1.0 if margin == -math.inf else exp2(sub(m, max(x)))
                     m, margin, s, block = max(x), 8.0, mul(s, factor), mul(block, factor)
-                    weights = [(j, mul(w, factor)) for j, w in weights]
+                    weights = {j: mul(w, factor) for j, w in weights.items()}
                     o = [mul(element, factor) for element in o]
                 for j, y in zip(keys, x):
-                    weights.append((j, exp2(sub(y, m))))
-                    block = add(block, weights[-1][1])
+                    weights[j] = weigh(sub(y, m))
+                    block = add(block, weights[j])
             s = add(s, block)
-            o = [chain(((v[j][e], w) for j, w in weights), o[e]) for e in range(size)]
+            o = [add_values(v, e, range(begin, end), weights, o[e]) for e in range(size)]
         whole = merge(whole, (m, s, o))
     return finish(whole, size)
 
