@@ -49,10 +49,9 @@ Embedder::Embedder(Tokenizer tokenizer, TextEncoder model, std::size_t max_lengt
 Embedder Embedder::load(const std::string& folder, WeightStorage storage) {
   const TextEncoderConfig config = TextEncoder::check(folder);
   const SentenceFolder sentence = read_sentence_folder(folder, config.model_dim);
-  const std::int64_t length =
-      sentence.max_length > 0 ? std::min(sentence.max_length, config.positions) : config.positions;
   Tokenizer tokenizer = Tokenizer::load(folder + "/tokenizer.json", config.vocab);
-  return Embedder(std::move(tokenizer), TextEncoder::load(folder, storage), static_cast<std::size_t>(length), sentence);
+  return Embedder(std::move(tokenizer), TextEncoder::load(folder, storage),
+                  tokens_read(sentence.max_length, config.positions), sentence);
 }
 
 Encoding Embedder::encode(const std::string& text, std::size_t max_length, std::int64_t* cut) const {

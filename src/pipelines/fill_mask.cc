@@ -1,6 +1,8 @@
 // FillMask: the logits of a text's masked words, sorted.
 #include "qkv/pipelines/fill_mask.h"
 
+#include <algorithm>
+
 #include "core/refuse.h"
 #include "pipelines/classes.h"
 #include "qkv/error.h"
@@ -31,6 +33,7 @@ std::vector<std::vector<ClassProbability>> FillMask::fill(const std::string& tex
   const std::int64_t count = std::ssize(encoding.ids), positions = model_.encoder().config().positions;
   refuse_unless(count <= positions, "fill", "the text has {} tokens, the model reads at most {}", count, positions);
   const std::int32_t mask = *tokenizer_.id_of(mask_);
+  refuse_unless(std::ranges::count(encoding.ids, mask) > 0, "fill", "the text has no {}", mask_);
   std::vector<std::vector<ClassProbability>> found;
   const Tensor logits = model_.logits({encoding.ids, encoding.type_ids, offsets_of(std::vector{count})}, options);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -38,7 +41,6 @@ std::vector<std::vector<ClassProbability>> FillMask::fill(const std::string& tex
     const float* const row = logits.data<float>() + i * logits.size(1);
     found.push_back(most_probable({row, words_.size()}, words_, top));
   }
-  refuse_unless(!found.empty(), "fill", "the text has no {}", mask_);
   return found;
 }
 

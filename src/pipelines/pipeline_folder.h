@@ -1,6 +1,8 @@
 // What the folder of a pipeline says beside its model: how sentences are embedded, and how text is generated.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +32,11 @@ SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim)
 // max_seq_length of sentence_bert_config.json, else model_max_length of tokenizer_config.json; 0: not said. FormatError
 // as above.
 std::int64_t read_max_length(const std::string& folder);
+
+// The tokens of a text that a model with so many positions reads, where its folder says `said`.
+inline std::size_t tokens_read(std::int64_t said, std::int64_t positions) {
+  return static_cast<std::size_t>(said > 0 ? std::min(said, positions) : positions);
+}
 
 // The files of sentence-transformers beside a cross-encoder.
 struct RankFolder {

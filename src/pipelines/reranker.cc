@@ -27,15 +27,15 @@ Reranker Reranker::load(const std::string& folder, WeightStorage storage) {
   const RankFolder files = read_rank_folder(folder);
   TextModel model = TextModel::load(folder, TextTask::sequence_class, storage);
   const TextEncoderConfig& config = model.encoder().config();
-  const std::int64_t length = files.max_length > 0 ? std::min(files.max_length, config.positions) : config.positions;
+  const std::size_t length = tokens_read(files.max_length, config.positions);
   const std::string path = folder + "/tokenizer.json";
   Tokenizer tokenizer = Tokenizer::load(path, config.vocab);
   try {
-    tokenizer.encode_pair("", "", static_cast<std::size_t>(length));
+    tokenizer.encode_pair("", "", length);
   } catch (const std::invalid_argument& error) {
     throw FormatError(fmt::format("{}: {}", path, error.what()));
   }
-  return Reranker(std::move(tokenizer), std::move(model), static_cast<std::size_t>(length), files.sigmoid);
+  return Reranker(std::move(tokenizer), std::move(model), length, files.sigmoid);
 }
 
 std::vector<float> Reranker::score(const std::string& query, std::span<const std::string> texts,

@@ -1,8 +1,6 @@
 // TextClassifier: tokenizes a text, runs the model, and sorts its classes.
 #include "qkv/pipelines/text_classifier.h"
 
-#include <algorithm>
-
 #include "core/refuse.h"
 #include "io/json/json_document.h"
 #include "pipelines/classes.h"
@@ -25,10 +23,9 @@ TextClassifier TextClassifier::load(const std::string& folder, WeightStorage sto
     independent = independent || multi;
   }
   const TextEncoderConfig& encoder = model.encoder().config();
-  const std::int64_t most = read_max_length(folder);
-  const std::int64_t length = most > 0 ? std::min(most, encoder.positions) : encoder.positions;
+  const std::size_t length = tokens_read(read_max_length(folder), encoder.positions);
   Tokenizer tokenizer = Tokenizer::load(folder + "/tokenizer.json", encoder.vocab);
-  return TextClassifier(std::move(tokenizer), std::move(model), static_cast<std::size_t>(length), independent);
+  return TextClassifier(std::move(tokenizer), std::move(model), length, independent);
 }
 
 std::vector<ClassProbability> TextClassifier::classify(const std::string& text, std::int64_t top,
