@@ -20,7 +20,7 @@ namespace qkv {
 class QKV_API FillMask {
  public:
   /// `folder` holds what TextModel::load reads, and tokenizer.json. FormatError as from there, and for a tokenizer
-  /// without a special token [MASK] or <mask>.
+  /// without a special token [MASK] or `<mask>`.
   static FillMask load(const std::string& folder);
 
   /// Of each masked word of the text its `top` most probable words, falling, as the tokenizer decodes them alone.
