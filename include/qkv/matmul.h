@@ -26,6 +26,10 @@ enum class WeightStorage {
   /// bf16, to which a product rounds the rows of `a`, too: Precision::reduced (attention/precision.h), whose sums have
   /// the same bits on every target with fused multiply-add.
   reduced,
+  /// The same in the sums of VDPBF16PS, Precision::reduced_pairs: of the target "avx512-bf16" alone, with bits of its
+  /// own. Neighbours 2i and 2i + 1 along k are one step, the latter's product first, each added with one rounding;
+  /// 512 steps are a sum, and sums are added up in order. Subnormal factors and sums are 0.
+  reduced_pairs,
 };
 
 /// As options name them: a word means one storage everywhere.
@@ -85,8 +89,8 @@ QKV_API void matmul(const TensorView& a, const PackedMatrix& b, const MutableTen
                     const MatmulOptions& options = {});
 
 /// out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from those of its outputs, a, and its
-/// inputs, b. `a` is in full storage; b too, or reduced: `a` is then rounded, too. No bias. std::invalid_argument as
-/// above.
+/// inputs, b. `a` is in full storage; b too, or reduced or reduced_pairs: `a` is then rounded, too. No bias.
+/// std::invalid_argument as above.
 QKV_API void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                                const MatmulOptions& options = {});
 

@@ -45,8 +45,8 @@ class Embedder(Model):
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
         weights: how the layers' matrices are kept, "f32", "bf16", "int8" or "int8_groups": in fewer bits they take less
-        memory and are less accurate (docs/python.md). precision: "reduced" rounds rows and weights of every product to
-        bf16 (docs/semantics.md). threads: None for the process's number. max_seq_length: tokens of a text that are read, as
+        memory and are less accurate (docs/python.md). precision: "reduced" and "reduced_pairs" round rows and weights of
+        every product to bf16 (docs/semantics.md). threads: None for the process's number. max_seq_length: tokens of a text that are read, as
         the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for steps that are
         not supported; OSError if it cannot be read.
         """

@@ -10,7 +10,7 @@ from .arrays import Array, ArrayOrSequence
 
 Align = Literal["top-left", "bottom-right"]
 Weights = Literal["f32", "bf16", "int8", "int8_groups"]  # of models
-ModelPrecision = Literal["exact", "reduced"]
+ModelPrecision = Literal["exact", "reduced", "reduced_pairs"]
 Made = TypeVar("Made", bound="_Parts")
 
 is_tracing: Callable[[], bool] = lambda: False  # qkv.torch sets it: a graph has no numbers to look at  # noqa: E731

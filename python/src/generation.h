@@ -47,10 +47,8 @@ nb::list found_by(const Find& find, const Convert& convert) {
 
 // How a model's matrices are kept, by `weights` and `precision` as Python says them.
 inline WeightStorage take_storage(nb::handle weights, nb::handle precision) {
-  const std::pair<std::string_view, Precision> precisions[] = {{"exact", Precision::exact},
-                                                               {"reduced", Precision::reduced}};
   const auto storage = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
-  return with_precision(storage, take_choice<Precision>(precision, "precision", precisions));
+  return with_precision(storage, take_choice<Precision>(precision, "precision", kPrecisions));
 }
 
 // As __init__: the model in a folder.

@@ -12,6 +12,7 @@
 
 #include "core/sha256.h"
 #include "models/config_text.h"
+#include "qkv/layers/weights.h"
 #include "qkv/stop.h"
 #include "qkv/target.h"
 #include "qkv/threads.h"
@@ -68,12 +69,12 @@ class Fingerprint {
   std::string text() {
     const auto all = targets();
     const auto selected = std::ranges::find_if(all, &Target::selected);
-    const bool is_reduced = storage_ == WeightStorage::reduced;
-    const auto word = std::ranges::find(kWeightStorages, is_reduced ? WeightStorage::bf16 : storage_,
+    const Precision precision = precision_of(storage_);
+    const auto word = std::ranges::find(kWeightStorages, precision == Precision::exact ? storage_ : WeightStorage::bf16,
                                         &std::pair<std::string_view, WeightStorage>::second);
     constexpr std::size_t kDigits = 32;
     return fmt::format("qkv{}-{}-{}-{}-{}", kArithmetic, selected->fused ? "fused" : "unfused",
-                       numbers_ == Dtype::f64 ? "f64" : word->first, is_reduced ? "reduced" : "exact",
+                       numbers_ == Dtype::f64 ? "f64" : word->first, name_of(precision),
                        digest_.hexadecimal().substr(0, kDigits));
   }
 

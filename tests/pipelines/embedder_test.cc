@@ -72,9 +72,12 @@ void expect_each_as_alone(const Embedder& embedder) {
   }
 }
 
+bool has_reduced_pairs() { return selected_target() == "avx512-bf16"; }
+
 TEST_F(MiniLm, EachEmbeddingIsAsAloneOnAnyNumberOfThreads) {
-  for (const WeightStorage storage :
-       {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8_groups, WeightStorage::reduced}) {
+  for (const WeightStorage storage : {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8_groups,
+                                      WeightStorage::reduced, WeightStorage::reduced_pairs}) {
+    if (storage == WeightStorage::reduced_pairs && !has_reduced_pairs()) continue;
     expect_each_as_alone(Embedder::load(minilm_folder(), storage));
   }
 }
@@ -120,6 +123,8 @@ TEST_F(MiniLm, FewerBitsStayNear) {
   EXPECT_GE(of(WeightStorage::int8_groups).front(), 0.995);
   EXPECT_GE(of(WeightStorage::bf16).front(), 0.9999);
   EXPECT_GE(of(WeightStorage::reduced).front(), 0.9999);
+  if (!has_reduced_pairs()) return;
+  EXPECT_GE(of(WeightStorage::reduced_pairs).front(), 0.9999);
 }
 
 // Of no target alone: a search may embed its texts on one CPU and its questions on another.

@@ -225,6 +225,9 @@ TEST(Fingerprint, SaysStorageAndClass) {
   std::ranges::sort(all);
   EXPECT_EQ(std::ranges::unique(all).begin(), all.end());
   EXPECT_NE(fingerprint_of(folder, WeightStorage::reduced).find("-bf16-reduced-"), std::string::npos);
+  if (selected_target() == "avx512-bf16") {
+    EXPECT_NE(fingerprint_of(folder, WeightStorage::reduced_pairs).find("-bf16-reduced_pairs-"), std::string::npos);
+  }
   EXPECT_TRUE(fingerprint_of(folder).starts_with("qkv" + std::to_string(kArithmetic) + "-"));
 }
 

@@ -189,11 +189,12 @@ Option precision_option(Precision& precision) {
 }
 
 Option model_precision_option(Precision& precision) {
-  const Names<Precision> names = {{"exact", Precision::exact}, {"reduced", Precision::reduced}};
-  return {
-      "--precision", choice(precision, names),
-      "Precision of products: reduced rounds weights and rows to bf16 and takes half the memory, with the same bits "
-      "on every CPU with fused multiply-add (default: exact)"};
+  Option option = precision_option(precision);
+  option.help =
+      "Precision of products: reduced rounds weights and rows to bf16 and takes half the memory, with the same bits on "
+      "every CPU with fused multiply-add; reduced_pairs is faster, needs AVX512-BF16, and has other bits (default: "
+      "exact)";
+  return option;
 }
 
 WeightStorage storage_of(WeightStorage weights, Precision precision) {

@@ -50,8 +50,11 @@ class QKV_API Weights {
   WeightStorage storage_ = WeightStorage::full;
 };
 
-/// How a model that computes in this precision keeps its matrices. std::invalid_argument for reduced_pairs, which
-/// attention alone has, and for reduced with int8, which rounds in its own way.
+/// How a model that computes in this precision keeps its matrices. std::invalid_argument for reduced and reduced_pairs
+/// with int8, which rounds in its own way.
 QKV_API WeightStorage with_precision(WeightStorage storage, Precision precision);
+
+/// The precision of products with matrices that are kept so.
+QKV_API Precision precision_of(WeightStorage storage);
 
 }  // namespace qkv

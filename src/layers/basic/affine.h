@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "ops/matmul/reduced_rows.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/matmul.h"
 
@@ -10,13 +11,13 @@ namespace qkv::inline layers {
 
 // How right operands of gradients are kept.
 inline WeightStorage for_gradients(WeightStorage storage) {
-  return storage == WeightStorage::reduced ? storage : WeightStorage::full;
+  return is_reduced(storage) ? storage : WeightStorage::full;
 }
 
 // Rows [n, size] that several products take as their right operand: packed once, when the first one asks.
 class PackedRows {
  public:
-  // `storage`: of the layer; reduced: of every product of its gradients, else they are exact.
+  // `storage`: of the layer; if reduced, of every product of its gradients, else they are exact.
   explicit PackedRows(const TensorView& rows, WeightStorage storage = WeightStorage::full)
       : rows_(rows), storage_(for_gradients(storage)) {}
 

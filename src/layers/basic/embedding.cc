@@ -6,13 +6,14 @@
 #include "core/visit_dtype.h"
 #include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
+#include "ops/matmul/reduced_rows.h"
 
 namespace qkv {
 
 Embedding::Embedding(const EmbeddingConfig& config, Weights& weights, const std::string& scope)
     : config_(config),
       // Logits of a vocabulary stay in f32.
-      storage_(weights.storage() == WeightStorage::reduced ? WeightStorage::full : weights.storage()) {
+      storage_(is_reduced(weights.storage()) ? WeightStorage::full : weights.storage()) {
   check_size("embedding", "count", config.count);
   check_size("embedding", "dim", config.dim);
   if (config.padding && (*config.padding < 0 || *config.padding >= config.count)) {

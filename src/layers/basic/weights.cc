@@ -42,13 +42,16 @@ void Weights::expect_empty() const {
 
 WeightStorage with_precision(WeightStorage storage, Precision precision) {
   if (precision == Precision::exact) return storage;
-  if (precision != Precision::reduced) {
-    refuse("precision", "a model's products are exact or reduced, not {}", name_of(precision));
-  }
   if (storage == WeightStorage::int8 || storage == WeightStorage::int8_groups) {
-    refuse("precision", "reduced rounds weights to bf16; with weights in int8 products are those of int8");
+    refuse("precision", "{} rounds weights to bf16; with weights in int8 products are those of int8",
+           name_of(precision));
   }
-  return WeightStorage::reduced;
+  return precision == Precision::reduced ? WeightStorage::reduced : WeightStorage::reduced_pairs;
+}
+
+Precision precision_of(WeightStorage storage) {
+  if (storage == WeightStorage::reduced) return Precision::reduced;
+  return storage == WeightStorage::reduced_pairs ? Precision::reduced_pairs : Precision::exact;
 }
 
 }  // namespace qkv

@@ -241,7 +241,7 @@ Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOpt
   MultiHeadAttentionOptions own = options;
   own.mask = mask_of(options);
   HeadAttention heads = middle(inputs, saved);
-  if (storage_ == WeightStorage::reduced && !keeps) heads.precision = Precision::reduced;
+  if (!keeps) heads.precision = precision_of(storage_);
   attend_heads(heads, saved.merged, log_sum_exp, own, observer);
   const Dims& shape = inputs.query.rows.shape();
   Tensor out = Tensor::uninitialized(with_last(shape, config_.out_dim), merged.dtype());

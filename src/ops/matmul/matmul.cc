@@ -14,7 +14,6 @@
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
 #include "ops/matmul/reduced_rows.h"
-#include "ops/matmul/tiled_panel.h"
 #include "qkv/threads.h"
 
 namespace qkv {
@@ -168,16 +167,15 @@ void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableT
                       const MatmulOptions& options) {
   constexpr std::int64_t kRoundedRows = 32;  // of a task
   const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = b.panel_columns();
-  check_target(b, reduced_columns(), reduced_group());
+  const ReducedForm form = reduced_form(b.storage());
+  check_target(b, form.columns, form.group);
   if (m == 0 || n == 0) return;
-  const bool tiles = reduced_by_tiles();
   const std::int64_t task_rows =
-      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kTiledRows) * kTiledRows;
+      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kRoundedRows) * kRoundedRows;
   const std::int64_t most = std::min(m, task_rows * workers(options.threads));
-  const std::int64_t words = reduced_words(k);
-  Tensor rounded = Tensor::uninitialized({reduced_rows(most), words});
-  WideRoom wide(tiles ? 0 : std::min(most, task_rows), width, options.threads);
-  const MultiplyPanel<float, BFloat16> by_vectors = multiply_reduced_panel();
+  const std::int64_t depth = form.depth(k), words = form.words(k);
+  Tensor rounded = Tensor::uninitialized({form.rows(most), words});
+  WideRoom wide(form.group == 1 ? std::min(most, task_rows) : 0, width, options.threads);
   const BFloat16* panels = b.panels().data<BFloat16>();
   const std::int64_t panel_size = b.panels().view().stride(0);
   for (std::int64_t begin = 0; begin < m; begin += most) {
@@ -188,26 +186,24 @@ void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableT
     parallel_for(divide_up(present, kRoundedRows), threads, [&](std::int64_t task, int) {
       check_stop();
       for (std::int64_t row = task * kRoundedRows; row < std::min((task + 1) * kRoundedRows, present); ++row) {
-        round_row(from + row * a.stride(0), k, to + row * words);
+        form.round_row(from + row * a.stride(0), k, depth, to + row * words);
       }
     });
     for_each_panel(present, b, task_rows, options.threads,
                    [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
                      const std::int64_t column = panel * width;
-                     const PanelProduct<float, BFloat16> own{
-                         .left = to + row * words,
-                         .left_stride = words,
-                         .left_step = 1,
-                         .rows = rows,
-                         .panel = panels + panel * panel_size,
-                         .depth = reduced_depth(k),
-                         .out = out.data<float>() + (begin + row) * out.stride(0) + column,
-                         .out_stride = out.stride(0),
-                         .columns = std::min(width, n - column),
-                         .bias = options.bias ? options.bias.data<float>() + column : nullptr,
-                         .accumulate = options.accumulate,
-                         .wide = wide.of(worker)};
-                     tiles ? multiply_panel_by_tiles(own) : by_vectors(own);
+                     form.multiply({.left = to + row * words,
+                                    .left_stride = words,
+                                    .left_step = 1,
+                                    .rows = rows,
+                                    .panel = panels + panel * panel_size,
+                                    .depth = depth,
+                                    .out = out.data<float>() + (begin + row) * out.stride(0) + column,
+                                    .out_stride = out.stride(0),
+                                    .columns = std::min(width, n - column),
+                                    .bias = options.bias ? options.bias.data<float>() + column : nullptr,
+                                    .accumulate = options.accumulate,
+                                    .wide = wide.of(worker)});
                    });
   }
 }
@@ -309,10 +305,11 @@ void multiply_transposed(const PackedMatrix& a, const T* left, const PackedMatri
   });
 }
 
-// Rows of `a` are what tiles take; vectors take its panels, rounded.
+// Rows of `a` are what words are made of; floats are its panels, rounded.
 void multiply_transposed_reduced(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                                  const MatmulOptions& options) {
-  if (reduced_by_tiles()) {
+  const ReducedForm form = reduced_form(b.storage());
+  if (form.group == 2) {
     Tensor across = Tensor::uninitialized({a.columns(), a.rows()});
     a.unpack(across.view().transpose(0, 1), 0, options.threads);
     return multiply_reduced(across, b, out, options);
@@ -322,10 +319,9 @@ void multiply_transposed_reduced(const PackedMatrix& a, const PackedMatrix& b, c
   const int threads = worth_waking(options.threads, 0, static_cast<double>(panels * size) * sizeof(float));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {
     check_stop();
-    round_row(a.panels().data<float>() + panel * size, size, rounded.data<float>() + panel * size);
+    form.round_row(a.panels().data<float>() + panel * size, size, size, rounded.data<float>() + panel * size);
   });
-  multiply_transposed<float, BFloat16>(a, std::as_const(rounded).data<float>(), b, multiply_reduced_panel(), out,
-                                       options);
+  multiply_transposed<float, BFloat16>(a, std::as_const(rounded).data<float>(), b, form.multiply, out, options);
 }
 
 }  // namespace
@@ -334,7 +330,7 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
   check_operands(a, b, out, options.bias);
   if (b.storage() == WeightStorage::bf16) {
     multiply<float, BFloat16>(a, b, out, options);
-  } else if (b.storage() == WeightStorage::reduced) {
+  } else if (is_reduced(b.storage())) {
     multiply_reduced(a, b, out, options);
   } else if (b.storage() == WeightStorage::int8 || b.storage() == WeightStorage::int8_groups) {
     multiply_int8(a, b, out, options);
@@ -352,7 +348,7 @@ void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mutab
     refuse("matmul", "a is {} [{}, {}] and b {} [{}, {}]; they must agree in type and rows", name_of(a.dtype()),
            a.rows(), a.columns(), name_of(b.dtype()), b.rows(), b.columns());
   }
-  const bool reduced = b.storage() == WeightStorage::reduced;
+  const bool reduced = is_reduced(b.storage());
   if (a.storage() != WeightStorage::full || !(reduced || b.storage() == WeightStorage::full)) {
     refuse("matmul", "a transposed product takes matrices in full storage, b also for reduced precision");
   }

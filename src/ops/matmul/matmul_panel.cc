@@ -4,6 +4,8 @@
 
 #include <hwy/cache_control.h>
 
+#include <type_traits>
+
 #include "simd/flush_subnormals.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include "simd/bf16_chains-inl.h"
+#include "simd/bf16_products-inl.h"
 #include "simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -26,8 +29,17 @@ inline constexpr std::int64_t kDepthBlock = kWideDepth;
 // Steps of the depth between two rounds of prefetching.
 inline constexpr std::int64_t kPrefetchSteps = kChainDepth;
 
-// How an element adds up its products: blocks of the depth, each one chain; or as bf16_chains-inl.h does it.
-enum class Sums { blocks, bf16_chains };
+// How an element adds up its products: blocks of the depth, each one chain; so of words of two bf16, in pairs; or as
+// bf16_chains-inl.h does it.
+enum class Sums { blocks, pairs, bf16_chains };
+
+#if HWY_TARGET == HWY_AVX3
+template <Sums kSums>
+using StepOf = std::conditional_t<kSums == Sums::pairs, MultiplyPairs, MultiplyAdd>;
+#else
+template <Sums kSums>
+using StepOf = MultiplyAdd;
+#endif
 
 // A stretch of the depth, and what happens to its sums.
 template <class T>
@@ -132,8 +144,8 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
       if constexpr (kSums == Sums::bf16_chains) {
         add_chains<kRows, kVectors>(left, product.left_stride, product.left_step, from, kTileColumns<T>, end - k, sum);
       } else {
-        multiply_tile<kRows, kVectors>(left, product.left_stride, product.left_step, from, kTileColumns<T>, end - k,
-                                       sum);
+        multiply_tile<kRows, kVectors, T, StepOf<kSums>>(left, product.left_stride, product.left_step, from,
+                                                         kTileColumns<T>, end - k, sum);
       }
     }
     if (product.columns == kVectors * kLanes<T>) {
@@ -199,6 +211,22 @@ void multiply_panel_reduced(const PanelProduct<float, BFloat16>& product) {
   const FlushSubnormals mode;
   multiply_any_columns<Sums::bf16_chains>(product);
 }
+void multiply_panel_pairs([[maybe_unused]] const PanelProduct<float, BFloat16>& product) {
+#if HWY_TARGET == HWY_AVX3
+  const FlushSubnormals mode;
+  multiply_any_columns<Sums::pairs>(PanelProduct<float>{.left = product.left,
+                                                        .left_stride = product.left_stride,
+                                                        .left_step = product.left_step,
+                                                        .rows = product.rows,
+                                                        .panel = reinterpret_cast<const float*>(product.panel),
+                                                        .depth = product.depth / 2,
+                                                        .out = product.out,
+                                                        .out_stride = product.out_stride,
+                                                        .columns = product.columns,
+                                                        .bias = product.bias,
+                                                        .accumulate = product.accumulate});
+#endif
+}
 int panel_columns_f32() { return kTileColumns<float>; }
 int panel_columns_f64() { return kTileColumns<double>; }
 
@@ -216,6 +244,7 @@ HWY_EXPORT(multiply_panel_f32);
 HWY_EXPORT(multiply_panel_f64);
 HWY_EXPORT(multiply_panel_bf16);
 HWY_EXPORT(multiply_panel_reduced);
+HWY_EXPORT(multiply_panel_pairs);
 HWY_EXPORT(panel_columns_f32);
 HWY_EXPORT(panel_columns_f64);
 
@@ -242,6 +271,11 @@ MultiplyPanel<float, BFloat16> multiply_panel<float, BFloat16>() {
 MultiplyPanel<float, BFloat16> multiply_reduced_panel() {
   ensure_target();
   return HWY_DYNAMIC_DISPATCH(multiply_panel_reduced);
+}
+
+MultiplyPanel<float, BFloat16> multiply_pairs_panel() {
+  ensure_target();
+  return HWY_DYNAMIC_DISPATCH(multiply_panel_pairs);
 }
 
 template <>

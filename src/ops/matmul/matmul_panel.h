@@ -39,6 +39,9 @@ MultiplyPanel<T, S> multiply_panel();
 // That of a left operand which holds bf16, too, and with the sums of WeightStorage::reduced.
 MultiplyPanel<float, BFloat16> multiply_reduced_panel();
 
+// Of words of two neighbours along an even depth, WeightStorage::reduced_pairs; where uses_bf16_pairs() alone.
+MultiplyPanel<float, BFloat16> multiply_pairs_panel();
+
 // Columns of its panels.
 template <class T>
 int panel_columns();

@@ -181,7 +181,7 @@ PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage 
   panel_columns_ = dtype_ == Dtype::f32 ? qkv::panel_columns<float>() : qkv::panel_columns<double>();
   if (storage == WeightStorage::bf16) {
     data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
-  } else if (storage == WeightStorage::reduced) {
+  } else if (is_reduced(storage)) {
     pack_reduced(matrix, threads);
   } else if (storage == WeightStorage::int8) {
     pack_int8(matrix, threads);
@@ -195,13 +195,14 @@ PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage 
 }
 
 void PackedMatrix::pack_reduced(const TensorView& matrix, int threads) {
-  panel_columns_ = reduced_columns();
-  panel_group_ = reduced_group();
+  const ReducedForm form = reduced_form(storage_);
+  panel_columns_ = form.columns;
+  panel_group_ = form.group;
   if (panel_group_ == 1) {
     data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
     return;
   }
-  const std::int64_t width = panel_columns_, group = panel_group_, depth = reduced_depth(rows_);
+  const std::int64_t width = panel_columns_, group = panel_group_, depth = form.depth(rows_);
   data_ = Tensor::zeros({divide_up(columns_, width), depth / group, width, group}, Dtype::bf16);
   BFloat16* data = data_.data<BFloat16>();
   threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
@@ -284,7 +285,7 @@ void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, 
         unpack_column<float>(*this, column, to, [&](std::int64_t i) {
           return scales[i / (kGroupDepth * panel_columns_) * panel_columns_] * static_cast<float>(numbers[i]);
         });
-      } else if (storage_ == WeightStorage::bf16 || storage_ == WeightStorage::reduced) {
+      } else if (storage_ == WeightStorage::bf16 || is_reduced(storage_)) {
         copy(0.0f, data_.data<BFloat16>());
       } else if (dtype_ == Dtype::f32) {
         copy(0.0f, data_.data<float>());

@@ -1,31 +1,37 @@
-// How operands of products of WeightStorage::reduced lie on the selected target.
+// How operands of products of WeightStorage::reduced and reduced_pairs lie on the selected target.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 
+#include "core/mathematics.h"
+#include "ops/matmul/matmul_panel.h"
 #include "qkv/dtype.h"
+#include "qkv/matmul.h"
 
 namespace qkv::inline ops {
 
-// Whether tiles multiply: operands are words of two neighbours then. Else they are floats, or bf16 to be widened.
-bool reduced_by_tiles();
+struct ReducedForm {
+  int columns;  // of a panel
+  int group;    // 2: operands are words of two neighbours; 1: floats, or bf16 to be widened
+  // What a depth is filled up to by zeros; and rows of a left operand, the last ones being anything.
+  std::int64_t depth_unit, row_unit;
+  // A row of `depth` elements as it is multiplied, and zeros up to `filled`.
+  void (*round_row)(const float* x, std::int64_t depth, std::int64_t filled, float* to);
+  MultiplyPanel<float, BFloat16> multiply;
 
-// Columns of a panel, and steps of the depth that lie together in it.
-int reduced_columns();
-inline int reduced_group() { return reduced_by_tiles() ? 2 : 1; }
+  std::int64_t depth(std::int64_t depth) const { return divide_up(depth, depth_unit) * depth_unit; }
+  std::int64_t words(std::int64_t depth) const { return this->depth(depth) / group; }  // floats that hold a row
+  std::int64_t rows(std::int64_t rows) const { return divide_up(rows, row_unit) * row_unit; }
+};
 
-// What a depth is filled up to by zeros.
-std::int64_t reduced_depth(std::int64_t depth);
+ReducedForm reduced_form(WeightStorage storage);
 
-// Of a left operand: floats that hold a row, and rows, the last ones being anything.
-std::int64_t reduced_words(std::int64_t depth);
-std::int64_t reduced_rows(std::int64_t rows);
+inline bool is_reduced(WeightStorage storage) {
+  return storage == WeightStorage::reduced || storage == WeightStorage::reduced_pairs;
+}
 
 // A number as a factor of these products.
 inline BFloat16 reduced_factor(float x) { return BFloat16(std::abs(x) < 0x1p-126f ? 0.0f : x); }
-
-// A row of `depth` elements, rounded to bf16, as it is multiplied.
-void round_row(const float* x, std::int64_t depth, float* to);
 
 }  // namespace qkv::inline ops

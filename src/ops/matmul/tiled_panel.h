@@ -75,7 +75,4 @@ void multiply_tiled_panel(const PanelProduct<float, BFloat16>& product) {
   } while (begin < words);
 }
 
-// By the CPU's own tiles, if it has any.
-void multiply_panel_by_tiles(const PanelProduct<float, BFloat16>& product);
-
 }  // namespace qkv::inline ops

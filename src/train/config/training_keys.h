@@ -1,6 +1,8 @@
 // The keys of "training" that every config has, whatever is trained: those of the loop, of Adam and of the loss.
 #pragma once
 
+#include <iterator>
+
 #include "qkv/train/training.h"
 #include "train/config/config_keys.h"
 
@@ -28,11 +30,10 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
       K::integer(
           {"training", "warmup", "updates", "Updates in which the learning rate rises from 0 to the highest."},
           [](C& c) -> auto& { return c.training.schedule.warmup; }, 0),
-      K::choice(
-          {"training", "precision", "-",
-           "Of the products of layers; reduced rounds their factors to bf16. Weights, Adam and attention stay exact."},
-          [](C& c) -> auto& { return c.training.precision; },
-          {{"exact", Precision::exact}, {"reduced", Precision::reduced}}),
+      K::choice({"training", "precision", "-",
+                 "Of the products of layers; reduced and reduced_pairs round their factors to bf16. Weights, Adam and "
+                 "attention stay exact."},
+                [](C& c) -> auto& { return c.training.precision; }, {std::begin(kPrecisions), std::end(kPrecisions)}),
       K::integer(
           {"training", "accumulate", "batches", "Batches whose gradients make one update."},
           [](C& c) -> auto& { return c.training.accumulate; }, 1),
