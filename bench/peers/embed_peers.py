@@ -4,22 +4,25 @@
                                 [--out FILE]
 
 Needs torch 2.15, transformers, onnx, onnxruntime and openvino in the Python that runs it; models/get-minilm fetches a
-MODEL. Ours is the program itself, text in and text out, with --weights f32, bf16 and int8_groups. Theirs is the tokenizer, the
+MODEL. Ours is the program itself, text in and text out, with --weights f32, bf16 and int8_groups, and with --precision
+reduced and reduced_pairs where the CPU has it. Theirs is the tokenizer, the
 model, mean pooling and normalisation in this process, padded batches sorted by length, each of the size that was fastest
-for it: transformers on torch; ONNX Runtime on its export with fused operators (onnxruntime.transformers) and on that
-with dynamic int8 (quantize_dynamic, whole columns); OpenVINO on the export and on dynamic int8. Prints for 64 sentences
+for it: transformers on torch, in f32 and as bf16; ONNX Runtime on its export with fused operators (onnxruntime.transformers) and on that
+with dynamic int8 (quantize_dynamic, whole columns); OpenVINO on the export, in f32 and with the hint bf16, and on dynamic int8. Prints for 64 sentences
 of 5 to 120 words the median of real tokens per second, the ratio to ours in f32, the worst and the mean cosine to
 transformers, and how much an embedding changes when its text is alone; then the time of one short sentence, and from
 the start of our process to its first embedding.
 """
 
 import argparse
+import json
 import random
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from side_by_side import medians, seconds, take_processors, write
@@ -61,10 +64,9 @@ def sentences(count, generator):
 class Ours:
     batch = None
 
-    def __init__(self, options, weights):
-        command = [options.program, "embed", "--model", options.model, "--threads", str(options.threads)]
-        command += ["--weights", weights]
-        self.name = f"qkv {weights.removesuffix('_groups')}"
+    def __init__(self, options, option="--weights", word="f32"):
+        command = [options.program, "embed", "--model", options.model, "--threads", str(options.threads), option, word]
+        self.name = f"qkv {word.removesuffix('_groups')}"
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def embed(self, texts):
@@ -106,7 +108,8 @@ class Peer:
 def with_torch(model):
     @torch.inference_mode()
     def hidden(inputs):
-        return model(**{name: torch.from_numpy(array) for name, array in inputs.items()}).last_hidden_state.numpy()
+        result = model(**{name: torch.from_numpy(array) for name, array in inputs.items()}).last_hidden_state
+        return result.float().numpy()
 
     return hidden
 
@@ -140,11 +143,11 @@ def with_onnx_runtime(path, threads):
     return lambda inputs: session.run(None, dict(inputs))[0]
 
 
-def with_openvino(path, threads):
+def with_openvino(path, threads, precision="f32"):
     import openvino
 
     core = openvino.Core()
-    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": "f32"}
+    settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "INFERENCE_PRECISION_HINT": precision}
     compiled = core.compile_model(core.read_model(path), "CPU", settings)
     return lambda inputs: compiled(dict(inputs))[0]
 
@@ -153,6 +156,7 @@ def peers(options, folder):
     """Those that this Python has; what it has not is said."""
     tokenizer, model = AutoTokenizer.from_pretrained(options.model), AutoModel.from_pretrained(options.model).eval()
     yield Peer("transformers f32", tokenizer, with_torch(model))
+    yield Peer("transformers bf16", tokenizer, with_torch(AutoModel.from_pretrained(options.model, dtype=torch.bfloat16).eval()))
     plain, fused, int8, plain_int8 = (str(folder / f"{n}.onnx") for n in ("plain", "fused", "int8", "plain_int8"))
     # "eager" is the attention whose operators onnxruntime.transformers knows to fuse.
     export(AutoModel.from_pretrained(options.model, attn_implementation="eager").eval(), tokenizer, plain)
@@ -174,6 +178,7 @@ def peers(options, folder):
         ("ONNX Runtime f32", with_onnx_runtime, fused),
         ("ONNX Runtime int8", with_onnx_runtime, int8),
         ("OpenVINO f32", with_openvino, plain),
+        ("OpenVINO bf16", partial(with_openvino, precision="bf16"), plain),
         ("OpenVINO int8", with_openvino, plain_int8),
     ):
         try:
@@ -213,8 +218,14 @@ def race(options, engines, tokenizer):
     write(options.out, "embedding", options, rows=results)
 
 
+def precisions(options):
+    targets = json.loads(subprocess.check_output([options.program, "info", "--json"]))["targets"]
+    selected = next(target["name"] for target in targets if target["selected"])
+    return ("reduced", "reduced_pairs") if selected == "avx512-bf16" else ("reduced",)
+
+
 def first_embedding(options):
-    ours = Ours(options, "f32")
+    ours = Ours(options)
     ours.embed(["Hello, world."])
     ours.process.kill()
     ours.process.wait()
@@ -223,7 +234,8 @@ def first_embedding(options):
 def main(options):
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
-        engines = [Ours(options, weights) for weights in ("f32", "bf16", "int8_groups")]
+        engines = [Ours(options, "--weights", word) for word in ("f32", "bf16", "int8_groups")]
+        engines += [Ours(options, "--precision", word) for word in precisions(options)]
         engines += [p for p in peers(options, Path(folder)) if p.name == "transformers f32" or re.search(options.only, p.name)]
         race(options, engines, AutoTokenizer.from_pretrained(options.model))
     starts = [seconds(lambda: first_embedding(options)) for _ in range(options.rounds)]

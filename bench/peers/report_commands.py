@@ -4,8 +4,8 @@ results of their races."""
 EMBEDDING = """## Sentence embeddings
 
 MiniLM-L6, 64 sentences of 5 to 120 words, by `bench/peers/embed_peers.py`: in turns, medians of nine rounds, the best
-batch of each. qkv is the command `qkv embed`, text in and text out; the others run in their own process. Tokens a
-second, and relative to qkv in f32; milliseconds for one short sentence alone; the worst cosine to f32; the change of
+batch of each. qkv is the command `qkv embed`, text in and text out; the others run in their own process. qkv bf16
+multiplies in f32; reduced and reduced_pairs multiply in bf16, as the bf16 of others does. Tokens a second, and relative to qkv in f32; milliseconds for one short sentence alone; the worst cosine to f32; the change of
 an embedding when its text is alone instead of in a batch."""
 
 TRANSLATION = """## Translation
@@ -96,6 +96,10 @@ def lost_by_commands(results):
             for weights in ("f32", "int8"):
                 speeds = {row["name"]: row["speed"] for row in result["rows"] if row["name"].endswith(" " + weights)}
                 yield from lost(f"embedding, {weights}, {threads}", speeds, f"qkv {weights}")
+            speeds = {row["name"]: row["speed"] for row in result["rows"]}
+            ours = "qkv reduced_pairs" if "qkv reduced_pairs" in speeds else "qkv reduced"
+            bf16 = {name: speeds[name] for name in speeds if name.endswith(" bf16") and name != "qkv bf16"}
+            yield from lost(f"embedding, products in bf16, {threads}", bf16 | {ours: speeds[ours]}, ours)
         elif result["race"] == "translation":
             for case, speeds in result["rows"].items():
                 yield from lost(f"translation {case}, {result['weights']}, {threads}", speeds, "ours")

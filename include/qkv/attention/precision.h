@@ -13,8 +13,7 @@
 ///                    in another, then both together are added to the sum; subnormal factors and sums are 0. The same
 ///                    bits on every target with fused multiply-add (Target::fused): "amx" has the instruction.
 ///     reduced_pairs  the same factors in the sums of VDPBF16PS (of layers as matmul.h says): twice as fast on the
-///     target
-///                    "avx512-bf16", which alone has it, and other bits.
+///                    target "avx512-bf16", which alone has it, and other bits.
 ///
 /// All else stays in f32: softmax, norms, activations, residual connections, logits of a vocabulary. Of attention, with
 /// u = 2^-8, the rounding to bf16, and e = |scale| (2u + u^2) max over visible j of sum_i |q_i k_ji|, both reduced give
