@@ -13,6 +13,8 @@ void add_commands(Command& program) {
   add_embed(program);
   add_rank(program);
   add_fill(program);
+  add_tag(program);
+  add_answer(program);
   add_explain(program);
   add_generate(program);
   add_attend(program);

@@ -10,6 +10,7 @@ namespace qkv::app {
 
 void add_commands(Command& program);  // all of the others
 
+void add_answer(Command& program);
 void add_attend(Command& program);
 void add_bench(Command& program);
 void add_certify(Command& program);
@@ -24,6 +25,7 @@ void add_info(Command& program);
 void add_manual(Command& program);
 void add_plan(Command& program);
 void add_rank(Command& program);
+void add_tag(Command& program);
 void add_tokenizer(Command& program);
 void add_train(Command& program);
 void add_generate(Command& program);

@@ -12,6 +12,8 @@ namespace qkv::inline pipelines {
 
 double sigmoid(double x);
 
+std::vector<double> softmax(std::span<const float> logits);
+
 // At most `top` classes, of equal ones the first: the softmax of the logits or, of labels that exclude no other, the
 // sigmoid of each.
 std::vector<ClassProbability> most_probable(std::span<const float> logits, const std::vector<std::string>& labels,

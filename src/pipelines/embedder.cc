@@ -54,19 +54,10 @@ Embedder Embedder::load(const std::string& folder, WeightStorage storage) {
                   tokens_read(sentence.max_length, config.positions), sentence);
 }
 
-Encoding Embedder::encode(const std::string& text, std::size_t max_length, std::int64_t* cut) const {
-  if (cut != nullptr) {
-    Encoding encoding = tokenizer_.encode(text);
-    *cut = std::max<std::int64_t>(0, std::ssize(encoding.ids) - static_cast<std::int64_t>(max_length));
-    if (*cut == 0) return encoding;
-  }
-  return tokenizer_.encode(text, {.max_length = max_length});
-}
-
 // As sentence-transformers counts them: those of the prompt as a text, without a special one at its end.
 std::int64_t Embedder::tokens_left_out(const std::string& prompt, std::size_t max_length) const {
   if (include_prompt_ || prompt.empty()) return 0;
-  const std::vector<std::string> tokens = encode(prompt, max_length, nullptr).tokens,
+  const std::vector<std::string> tokens = tokenizer_.encode(prompt, {.max_length = max_length}).tokens,
                                  special = tokenizer_.special_tokens();
   const bool ends_in_special =
       !tokens.empty() && std::find(special.begin(), special.end(), tokens.back()) != special.end();
@@ -75,21 +66,15 @@ std::int64_t Embedder::tokens_left_out(const std::string& prompt, std::size_t ma
 
 Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
   const StopScope stop(options.stop);
-  if (!options.cut.empty() && options.cut.size() != texts.size()) {
-    refuse("embed", "{} texts need as many elements in cut, got {}", texts.size(), options.cut.size());
-  }
   const auto count = static_cast<std::int64_t>(texts.size());
   if (static_cast<std::int64_t>(options.max_length) > model_.config().positions) {
     refuse("embed", "max_length is {}, and the model has {} positions", options.max_length, model_.config().positions);
   }
   const std::size_t max_length = options.max_length > 0 ? options.max_length : max_length_;
   const std::string& prompt = options.prompt ? *options.prompt : prompt_;
+  const std::vector<Encoding> encodings =
+      encode_texts("embed", tokenizer_, texts, {max_length, options.threads, options.cut, prompt});
   const std::int64_t left_out = tokens_left_out(prompt, max_length);
-  std::vector<Encoding> encodings(texts.size());
-  parallel_for(count, options.threads, [&](std::int64_t i, int) {
-    const auto at = static_cast<std::size_t>(i);
-    encodings[at] = encode(prompt + texts[at], max_length, options.cut.empty() ? nullptr : &options.cut[at]);
-  });
   Tensor out = Tensor::uninitialized({count, dim()});
   for_each_text_batch(encodings, options.threads, [&](const TokenBatch& batch, std::size_t first) {
     const Tensor hidden = model_.forward(batch, {.threads = options.threads});

@@ -142,9 +142,8 @@ bool is_sigmoid(const io::JsonValue& name) {
 
 }  // namespace
 
-RankFolder read_rank_folder(const std::string& folder) {
+bool scores_are_sigmoid(const std::string& folder) {
   const fs::path base(folder);
-  RankFolder result{.max_length = read_max_length(folder)};
   if (const fs::path path = base / "modules.json"; io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     const std::vector<io::JsonValue> modules = document.root().elements();
@@ -158,17 +157,13 @@ RankFolder read_rank_folder(const std::string& folder) {
     if (const auto prompt = document.root().find("default_prompt_name")) {
       prompt->refuse("is not supported of a model that ranks; set it to null");
     }
-    if (const auto name = document.root().find("activation_fn")) {
-      result.sigmoid = is_sigmoid(*name);
-      return result;
-    }
+    if (const auto name = document.root().find("activation_fn")) return is_sigmoid(*name);
   }
   // Where it was kept before version 6, and before version 4.
   const io::JsonDocument document = io::JsonDocument::of_config((base / "config.json").string());
   const auto kept = document.root().find("sentence_transformers");
   const auto name = kept ? kept->find("activation_fn") : document.root().find("sbert_ce_default_activation_function");
-  if (name) result.sigmoid = is_sigmoid(*name);
-  return result;
+  return !name || is_sigmoid(*name);
 }
 
 namespace {

@@ -38,16 +38,10 @@ inline std::size_t tokens_read(std::int64_t said, std::int64_t positions) {
   return static_cast<std::size_t>(said > 0 ? std::min(said, positions) : positions);
 }
 
-// The files of sentence-transformers beside a cross-encoder.
-struct RankFolder {
-  std::int64_t max_length = 0;  // tokens of a pair, special ones included; 0: not said
-  bool sigmoid = true;          // of the logit
-};
-
-// sentence_bert_config.json and tokenizer_config.json as above; modules.json, which must list the Transformer alone;
-// and activation_fn of config_sentence_transformers.json or, where that says nothing, of config.json. FormatError,
-// naming the file and the field, for what is not known here.
-RankFolder read_rank_folder(const std::string& folder);
+// Whether a cross-encoder's scores are the sigmoid of its logits: activation_fn of config_sentence_transformers.json
+// or, where that says nothing, of config.json. FormatError, naming the file and the field, for what is not known here,
+// and unless modules.json, if it is there, lists the Transformer alone.
+bool scores_are_sigmoid(const std::string& folder);
 
 // How a folder's model is to generate.
 struct Generation {

@@ -1,8 +1,9 @@
 // Cuts texts into batches.
 #include "pipelines/text_batches.h"
 
-#include <vector>
+#include <algorithm>
 
+#include "core/refuse.h"
 #include "qkv/threads.h"
 
 namespace qkv::inline pipelines {
@@ -12,7 +13,29 @@ namespace {
 // lies between layers to stay in the cache. Each thread has its own batch.
 constexpr std::size_t kBatchTokens = 512;
 
+Encoding encode(const Tokenizer& tokenizer, const std::string& text, std::size_t max_length, std::int64_t* cut) {
+  if (cut != nullptr) {
+    Encoding encoding = tokenizer.encode(text);
+    *cut = std::max<std::int64_t>(0, std::ssize(encoding.ids) - static_cast<std::int64_t>(max_length));
+    if (*cut == 0) return encoding;
+  }
+  return tokenizer.encode(text, {.max_length = max_length});
+}
+
 }  // namespace
+
+std::vector<Encoding> encode_texts(const char* function, const Tokenizer& tokenizer, std::span<const std::string> texts,
+                                   const TextCut& options) {
+  refuse_unless(options.cut.empty() || options.cut.size() == texts.size(), function,
+                "{} texts need as many elements in cut, got {}", texts.size(), options.cut.size());
+  std::vector<Encoding> encodings(texts.size());
+  parallel_for(static_cast<std::int64_t>(texts.size()), options.threads, [&](std::int64_t i, int) {
+    const auto at = static_cast<std::size_t>(i);
+    encodings[at] = encode(tokenizer, std::string(options.prompt) + texts[at], options.max_length,
+                           options.cut.empty() ? nullptr : &options.cut[at]);
+  });
+  return encodings;
+}
 
 void for_each_text_batch(std::span<const Encoding> encodings, int threads,
                          const std::function<void(const TokenBatch& batch, std::size_t first)>& run) {

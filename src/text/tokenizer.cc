@@ -32,6 +32,7 @@ class Encoder {
 
   void run(std::string_view utf8) {
     text::for_each_word(parts_, utf8, [&](const text::AddedToken* token, CharacterSpan characters) {
+      ++word_;
       if (token != nullptr) {
         add(token->id, text::to_utf8(characters), characters);
       } else {
@@ -41,16 +42,18 @@ class Encoder {
     });
   }
 
-  // The first `count` tokens of another text.
-  void append(const Encoding& other, std::size_t count) {
-    const auto add_all = [count](auto& to, const auto& from) {
-      to.insert(to.end(), from.begin(), from.begin() + static_cast<std::ptrdiff_t>(std::min(count, from.size())));
+  // The tokens begin <= i < end of another text.
+  void append(const Encoding& other, std::size_t begin, std::size_t end) {
+    const auto add_all = [begin, end](auto& to, const auto& from) {
+      to.insert(to.end(), from.begin() + static_cast<std::ptrdiff_t>(begin),
+                from.begin() + static_cast<std::ptrdiff_t>(end));
     };
     add_all(result_.ids, other.ids);
     add_all(result_.tokens, other.tokens);
     add_all(result_.type_ids, other.type_ids);
     add_all(result_.offsets, other.offsets);
     add_all(result_.special, other.special);
+    add_all(result_.words, other.words);
   }
 
   void add_special(const text::PostProcessor::Token& token) {
@@ -59,6 +62,7 @@ class Encoder {
     result_.type_ids.push_back(token.type_id);
     result_.offsets.emplace_back();
     result_.special.push_back(1);
+    result_.words.push_back(-1);
   }
 
   Encoding take() { return std::move(result_); }
@@ -79,6 +83,7 @@ class Encoder {
     result_.type_ids.push_back(type_);
     result_.offsets.push_back(span_of(token, span));
     result_.special.push_back(0);
+    result_.words.push_back(word_);
   }
 
   // The part of the text that the token covers; a space that it has at an end covers a character of the text there.
@@ -110,6 +115,7 @@ class Encoder {
   const Tokenizer::Parts& parts_;
   std::size_t limit_;  // of tokens
   std::int32_t type_;
+  std::int32_t word_ = -1;
   Encoding result_;
   std::vector<Piece> pieces_;
 };
@@ -129,6 +135,42 @@ std::pair<std::size_t, std::size_t> longest_first(std::size_t first, std::size_t
     more = less + most % 2;
   }
   return first > second ? std::pair{more, less} : std::pair{less, more};
+}
+
+// Two texts, before it is decided what of them fits.
+struct EncodedPair {
+  const text::PostProcessor::Pair& around;
+  Encoding first, second;
+  std::size_t room;  // for the tokens of both
+
+  // All of the first text up to `of_first`, of the second begin <= i < end.
+  PairWindow window(const Tokenizer::Parts& parts, std::size_t of_first, std::size_t begin, std::size_t end) const {
+    Encoder whole(parts, room, 0);
+    for (const auto& token : around.before) whole.add_special(token);
+    whole.append(first, 0, of_first);
+    for (const auto& token : around.between) whole.add_special(token);
+    whole.append(second, begin, end);
+    for (const auto& token : around.after) whole.add_special(token);
+    const std::size_t at = around.before.size() + of_first + around.between.size();
+    return {whole.take(), at, at + end - begin};
+  }
+};
+
+EncodedPair encode_both(const Tokenizer::Parts& parts, const char* function, std::string_view first,
+                        std::string_view second, std::size_t max_length) {
+  check_size(first);
+  check_size(second);
+  refuse_unless(parts.post_processor.pair.has_value(), function, "the tokenizer says nothing of pairs of texts");
+  const text::PostProcessor::Pair& pair = *parts.post_processor.pair;
+  const std::size_t most = max_length == 0 ? std::numeric_limits<std::size_t>::max() : max_length;
+  refuse_unless(pair.count() <= most, function, "max_length {} leaves no room for {} special tokens", max_length,
+                pair.count());
+  const auto encode_one = [&](std::string_view utf8, std::int32_t type) {
+    Encoder encoder(parts, std::numeric_limits<std::size_t>::max(), type);
+    encoder.run(utf8);
+    return encoder.take();
+  };
+  return {pair, encode_one(first, pair.first_type), encode_one(second, pair.second_type), most - pair.count()};
 }
 
 }  // namespace
@@ -172,27 +214,25 @@ Encoding Tokenizer::encode(std::string_view utf8, const EncodeOptions& options) 
 }
 
 Encoding Tokenizer::encode_pair(std::string_view first, std::string_view second, std::size_t max_length) const {
-  check_size(first);
-  check_size(second);
-  refuse_unless(parts_->post_processor.pair.has_value(), "encode_pair", "the tokenizer says nothing of pairs of texts");
-  const text::PostProcessor::Pair& pair = *parts_->post_processor.pair;
-  const std::size_t most = max_length == 0 ? std::numeric_limits<std::size_t>::max() : max_length;
-  refuse_unless(pair.count() <= most, "encode_pair", "max_length {} leaves no room for {} special tokens", max_length,
-                pair.count());
-  const auto encode_one = [&](std::string_view utf8, std::int32_t type) {
-    Encoder encoder(*parts_, std::numeric_limits<std::size_t>::max(), type);
-    encoder.run(utf8);
-    return encoder.take();
-  };
-  const Encoding a = encode_one(first, pair.first_type), b = encode_one(second, pair.second_type);
-  const auto [of_a, of_b] = longest_first(a.ids.size(), b.ids.size(), most - pair.count());
-  Encoder whole(*parts_, most, 0);
-  for (const auto& token : pair.before) whole.add_special(token);
-  whole.append(a, of_a);
-  for (const auto& token : pair.between) whole.add_special(token);
-  whole.append(b, of_b);
-  for (const auto& token : pair.after) whole.add_special(token);
-  return whole.take();
+  const EncodedPair pair = encode_both(*parts_, "encode_pair", first, second, max_length);
+  const auto [of_first, of_second] = longest_first(pair.first.ids.size(), pair.second.ids.size(), pair.room);
+  return pair.window(*parts_, of_first, 0, of_second).encoding;
+}
+
+std::vector<PairWindow> Tokenizer::encode_windows(std::string_view first, std::string_view second,
+                                                  std::size_t max_length, std::size_t overlap) const {
+  const EncodedPair pair = encode_both(*parts_, "encode_windows", first, second, max_length);
+  const std::size_t of_first = pair.first.ids.size(), count = pair.second.ids.size();
+  refuse_unless(of_first < pair.room || of_first + count <= pair.room, "encode_windows",
+                "the first text has {} tokens, at most {} leave room for the second within max_length {}", of_first,
+                pair.room == 0 ? 0 : pair.room - 1, max_length);
+  const std::size_t room = pair.room - of_first, step = count <= room ? 1 : room - std::min(overlap, room - 1);
+  std::vector<PairWindow> windows;
+  for (std::size_t begin = 0;; begin += step) {
+    const std::size_t end = count - begin <= room ? count : begin + room;
+    windows.push_back(pair.window(*parts_, of_first, begin, end));
+    if (end == count) return windows;
+  }
 }
 
 std::string Tokenizer::decode(std::span<const std::int32_t> ids, const DecodeOptions& options) const {
@@ -202,6 +242,10 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, const DecodeOpt
     const std::string_view token = added != nullptr ? parts_->added.form(*added) : std::string_view(token_of(id));
     if (!options.skip_special_tokens || !parts_->added.is_special(token)) tokens.emplace_back(token);
   }
+  return join(std::move(tokens));
+}
+
+std::string Tokenizer::join(std::vector<std::string> tokens) const {
   if (parts_->decoder) parts_->decoder->decode(tokens);
   return fmt::format("{}", fmt::join(tokens, parts_->decoder ? "" : " "));
 }
@@ -229,6 +273,13 @@ std::vector<std::string> Tokenizer::special_tokens() const {
   }
   return special;
 }
+
+std::optional<std::int32_t> Tokenizer::unknown() const {
+  const text::Vocabulary::Entry* const entry = parts_->model->unknown();
+  return entry == nullptr ? std::nullopt : std::optional(entry->id);
+}
+
+bool Tokenizer::marks_continuations() const { return !parts_->model->continuing_prefix().empty(); }
 
 std::int64_t Tokenizer::vocab() const {
   const std::int32_t last_added = parts_->added.all().empty() ? -1 : parts_->added.all().back().id;

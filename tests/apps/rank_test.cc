@@ -1,5 +1,5 @@
-// qkv rank and qkv fill: what sentence-transformers (golden/rank) and transformers (golden/fill) say, in lines and in
-// JSON.
+// qkv rank, fill, tag and answer: what sentence-transformers (golden/rank) and transformers (golden/fill, golden/tags,
+// golden/answers) say, in lines and in JSON.
 #include "apps/program.h"
 
 namespace qkv::test {
@@ -29,6 +29,10 @@ TEST(Rank, BestFirstInLinesAndJson) {
     }
   }
   EXPECT_EQ(folder.text("rank --model @tests/golden/rank --query a"), "");
+  const Surroundings longer{.input = "a\na a a a a a a a a a a a a a a\n"};
+  const Outcome cut = folder.run("rank --model @tests/golden/rank --query a --json", longer);
+  EXPECT_EQ(cut.err, "qkv rank: 3 tokens of 1 pair are cut off; the model reads at most 16 of a pair\n");
+  EXPECT_NE(cut.out.find("\"cut\":3"), std::string::npos) << cut.out;
 }
 
 TEST(Rank, RefusesInOneLine) {
@@ -63,9 +67,82 @@ TEST(Fill, OneLineForEachMask) {
     }
   }
   expect_answers(folder, "fill --model @tests/golden/",
-                 {{"rank --text [MASK]", 3, "must end with ForMaskedLM"},
+                 {{"fill --text '[MASK]' --weights bf16 --precision exact", 0, " 0."},
+                  {"rank --text [MASK]", 3, "must end with ForMaskedLM"},
                   {"fill --text '[MASK] m\xe4t'", 2, "UTF-8"},
                   {"fill --text cat", 3, "fill: the text has no [MASK]"}});
+}
+
+TEST(Tag, EachTextInALineAndInJson) {
+  const Folder folder;
+  std::map<std::string, std::string> inputs;
+  std::map<std::string, std::vector<Json>> expected;
+  for (const Json& each : Json::parse(slurp(QKV_TEST_DATA "/golden/tags/expected.json"))) {
+    if (each["kind"] != "bert" || each["text"].get<std::string>().size() > 50) continue;
+    inputs[each["strategy"]] += each["text"].get<std::string>() + "\n";
+    expected[each["strategy"]].push_back(each);
+  }
+  for (const auto& [strategy, rows] : expected) {
+    const std::string command = "tag --model @tests/golden/tags --aggregation " + strategy;
+    const Words lines = lines_of(folder.text(command, {.input = inputs.at(strategy)})),
+                json = lines_of(folder.text(command + " --json", {.input = inputs.at(strategy)}));
+    ASSERT_EQ(lines.size(), rows.size());
+    ASSERT_EQ(json.size(), rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      Json found = Json::parse(json[i]), wanted = rows[i]["found"];
+      ASSERT_EQ(found["found"].size(), wanted.size());
+      EXPECT_EQ(found["text"], rows[i]["text"]);
+      std::string line;
+      for (std::size_t n = 0; n < wanted.size(); ++n) {
+        EXPECT_NEAR(found["found"][n]["score"].get<double>(), wanted[n]["score"].get<double>(), 1e-5);
+        line += (n == 0 ? "" : ", ") + found["found"][n]["word"].get<std::string>() + " ";
+        line += found["found"][n]["label"].get<std::string>();
+        line += lines[i].substr(std::min(line.size(), lines[i].size()), 7);  // " 0.1234"
+        found["found"][n]["score"] = wanted[n]["score"];
+      }
+      EXPECT_EQ(found["found"], wanted);
+      EXPECT_EQ(lines[i], line);
+    }
+  }
+  const Outcome cut = folder.run("tag --model @tests/golden/tags --json 'a a a a a a a a a a a a a a a a'");
+  EXPECT_EQ(cut.err, "qkv tag: 2 tokens of 1 text are cut off; the model reads at most 16 of a text\n");
+  EXPECT_EQ(Json::parse(cut.out)["cut"], 2);
+  expect_answers(folder, "tag --model @tests/golden/",
+                 {{"rank a", 3, "must end with ForTokenClassification"},
+                  {"tags 'm\xe4t'", 2, "UTF-8"},
+                  {"tags a --aggregation last", 2, "none|simple|first|average|max"}});
+}
+
+TEST(AnswerQuestions, BestFirstInLinesAndJson) {
+  const Folder folder;
+  for (const Json& each : Json::parse(slurp(QKV_TEST_DATA "/golden/answers/expected.json"))) {
+    const Json& given = each["arguments"];
+    if (each["kind"] != "bert" || given.contains("max_seq_len") || given.contains("align_to_words")) continue;
+    std::string command = "answer --model @tests/golden/answers --stride 2 --question '" +
+                          each["question"].get<std::string>() + "' --top " + given["top_k"].dump();
+    if (given.contains("max_answer_len")) command += " --max-answer " + given["max_answer_len"].dump();
+    if (given.contains("handle_impossible_answer")) command += " --impossible";
+    const std::string context = each["context"];
+    const Words lines = lines_of(folder.text(command + " --text '" + context + "'")),
+                json = lines_of(folder.text(command + " --json", {.input = context + "\n"}));
+    ASSERT_EQ(lines.size(), each["answers"].size());
+    ASSERT_EQ(json.size(), lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const Json& said = each["answers"][i];
+      Json found = Json::parse(json[i]);
+      EXPECT_NEAR(found["score"].get<double>(), said["score"].get<double>(), 1e-5);
+      found["score"] = said["score"];
+      EXPECT_EQ(found, said);
+      EXPECT_EQ(lines[i].substr(lines[i].find('\t') + 1), said["answer"]);
+    }
+  }
+  const Surroundings two_lines{.input = "a\ncat\n"};
+  const std::string both = folder.text("answer --model @tests/golden/answers --question who --json --top 3", two_lines);
+  EXPECT_NE(both.find(R"("answer":"a\ncat")"), std::string::npos) << both;
+  expect_answers(folder, "answer --model @tests/golden/",
+                 {{"rank --question a --text b", 3, "must end with ForQuestionAnswering"},
+                  {"answers --question 'm\xe4t' --text b", 2, "--question"},
+                  {"answers --question 'a a a a a a a a a a a a a a' --text b", 3, "leave room for the second"}});
 }
 
 }  // namespace

@@ -65,6 +65,25 @@ TEST_P(TextHeads, AgreeWithTransformers) {
   }
 }
 
+TEST(TextModel, LogitsOfSomeRowsAreThoseOfAll) {
+  const HeadFolder folder("bert_2", "masked_word");
+  const TextModel model = TextModel::load(folder / "", TextTask::masked_word);
+  const TokenBatch tokens = folder.tokens();
+  const Tensor all = model.logits(tokens);
+  const std::int64_t rows[] = {29, 0, 6};
+  const Tensor some = model.logits_of(rows, tokens);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(testing::same_bits(some.view().slice(0, i, i + 1), all.view().slice(0, rows[i], rows[i] + 1)));
+  }
+  const std::int64_t outside[] = {30};
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { model.logits_of(outside, tokens); }),
+            "text_model: row 30 of 30 is not there");
+  const HeadFolder classes("bert_0", "sequence_class");
+  EXPECT_EQ(message_of<std::invalid_argument>(
+                [&] { TextModel::load(classes / "", TextTask::sequence_class).logits_of(rows, classes.tokens()); }),
+            "text_model: a head of whole sequences has no rows");
+}
+
 TEST(TextModel, ReadsNamesOfOldAndTables) {
   HeadFolder folder("bert_0", "masked_word");
   const auto logits = [&] {

@@ -30,6 +30,9 @@ TEST(FillMask, AgreesWithThePipelineOfTransformers) {
       }
     }
   }
+  const std::string text = "The [MASK] sat on the [MASK].";
+  EXPECT_NEAR(FillMask::load(golden, WeightStorage::bf16).fill(text)[1][0].probability,
+              model.fill(text)[1][0].probability, 0.05);
   EXPECT_EQ(message_of<std::invalid_argument>([&] { model.fill("The cat."); }), "fill: the text has no [MASK]");
   EXPECT_EQ(message_of<std::invalid_argument>([&] { model.fill("a a a a a a a a a a a a a a a a a [MASK]"); }),
             "fill: the text has 20 tokens, the model reads at most 18");

@@ -41,6 +41,20 @@ void expect_scores(const Reranker& reranker, const char* kind) {
 
 TEST(Reranker, AgreesWithSentenceTransformers) {
   expect_scores(Reranker::load(kGoldenRank), "sigmoid");
+  const Reranker reranker = Reranker::load(kGoldenRank);
+  const std::pair<std::string, std::string> pairs[] = {{"who", "a cat"},
+                                                       {"where where", "the mat mat mat mat mat mat mat mat mat"}};
+  std::vector<std::int64_t> cut(2);
+  const std::vector<float> scores = reranker.score(pairs, {.cut = cut});
+  EXPECT_EQ(cut, (std::vector<std::int64_t>{0, 0}));
+  EXPECT_EQ(scores[0], reranker.score("who", std::vector<std::string>{"a cat"})[0]);
+  const float logit = reranker.score(pairs, {.score = RankScore::logit})[1];
+  EXPECT_NEAR(scores[1], 1 / (1 + std::exp(-logit)), 1e-6);
+  const std::vector<std::string> longer{"the mat", "the mat mat mat mat mat mat mat mat mat mat mat mat"};
+  reranker.rank("where where", longer, {.cut = cut});
+  EXPECT_EQ(cut, (std::vector<std::int64_t>{0, 2}));  // 13 tokens beside 2 and 3 special ones; it reads 16
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { reranker.score(pairs, {.cut = std::span(cut).first(1)}); }),
+            "rank: 2 pairs need as many elements in cut, got 1");
   const RankFolderForTest folder;
   folder.put("config_sentence_transformers.json", kIdentity);
   expect_scores(Reranker::load(folder / ""), "identity");

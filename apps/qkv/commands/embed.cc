@@ -51,7 +51,7 @@ void embed(const EmbedRequest& request) {
   const Embedder embedder = Embedder::load(find_model(request.model), storage_of(request.weights, request.precision));
   const std::string fingerprinted = request.json ? fingerprint(embedder, {.stop = interruption()}) : "";
   std::ios::sync_with_stdio(false);
-  std::int64_t cut_texts = 0, cut_tokens = 0;
+  CutTexts all_cut;
   InputLines input(request.lines);
   for (std::vector<std::string> lines; input.next(lines);) {
     check_interruption();
@@ -60,14 +60,11 @@ void embed(const EmbedRequest& request) {
     for (std::size_t i = 0; i < lines.size(); ++i) {
       write_embedding(embeddings.data<float>() + static_cast<std::int64_t>(i) * embedder.dim(), embedder.dim(), cut[i],
                       fingerprinted);
-      cut_texts += cut[i] > 0 ? 1 : 0;
-      cut_tokens += cut[i];
+      all_cut.add(cut[i]);
     }
     std::cout.flush();
   }
-  if (cut_texts == 0) return;
-  fmt::print(stderr, "qkv embed: {} tokens of {} text{} are cut off; the model reads at most {} of a text\n",
-             cut_tokens, cut_texts, cut_texts == 1 ? "" : "s", embedder.max_length());
+  all_cut.warn("qkv embed", embedder.max_length());
 }
 
 }  // namespace

@@ -18,13 +18,15 @@ namespace {
 struct FillRequest {
   std::string model{};
   std::string text{};
+  WeightStorage weights = WeightStorage::full;
+  Precision precision = Precision::exact;
   std::int64_t top = 5;
   bool json = false;
 };
 
 void fill(const FillRequest& request) {
   const std::string masked = text_of_option("--text", request.text);
-  const FillMask model = FillMask::load(find_model(request.model));
+  const FillMask model = FillMask::load(find_model(request.model), storage_of(request.weights, request.precision));
   for (const auto& words : model.fill(masked, request.top, {.stop = interruption()})) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     std::string line;
@@ -47,7 +49,7 @@ void add_fill(Command& program) {
        {"--text", text(request->text, "TEXT"), "A text with [MASK] or <mask>, as its tokenizer has it", required()},
        {"--top", size(request->top), "Number of words, most probable first (default: 5)"},
        {"--json", flag(request->json), "Write one JSON object per line"}});
-  command.add({threads_option()});
+  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
   command.on_run([request] { fill(*request); });
 }
 

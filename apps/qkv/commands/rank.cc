@@ -33,16 +33,21 @@ void rank(const RankRequest& request) {
   std::vector<std::string> texts;
   InputLines input(request.lines);
   for (std::string line; input.next(line);) texts.push_back(std::move(line));
-  std::vector<Ranked> ranked = reranker.rank(query, texts, {.stop = interruption()});
+  std::vector<std::int64_t> cut(texts.size());
+  std::vector<Ranked> ranked = reranker.rank(query, texts, {.cut = cut, .stop = interruption()});
+  CutTexts all_cut;
+  for (const std::int64_t tokens : cut) all_cut.add(tokens);
   if (request.top > 0) ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(request.top)));
   for (const Ranked& found : ranked) {
     if (request.json) {
-      const nlohmann::ordered_json line{{"index", found.index}, {"score", io::json_number(found.score)}};
+      nlohmann::ordered_json line{{"index", found.index}, {"score", io::json_number(found.score)}};
+      if (cut[found.index] > 0) line["cut"] = cut[found.index];
       fmt::print("{}\n", line.dump());
     } else {
       fmt::print("{:.6f}\t{}\n", found.score, on_one_line(texts[found.index]));
     }
   }
+  all_cut.warn("qkv rank", reranker.max_length(), "pair");
 }
 
 }  // namespace
@@ -51,12 +56,14 @@ void add_rank(Command& program) {
   Command& command = program.add_command(
       "rank", "Rank texts, one per line on standard input, by how well they answer a query, best first");
   const auto request = std::make_shared<RankRequest>();
-  command.add({{"--model", file(request->model, "FOLDER"),
-                "Folder of a cross-encoder with one label: config.json, model.safetensors, tokenizer.json", required()},
-               {"--query", text(request->query, "TEXT"), "What the texts are to answer", required()},
-               {"--top", size(request->top), "Number of texts to print (default: all)"},
-               {"--json", flag(request->json),
-                "Write one {\"index\": N, \"score\": S} per line; indices count the texts from 0"}});
+  command.add(
+      {{"--model", file(request->model, "FOLDER"),
+        "Folder of a cross-encoder with one label: config.json, model.safetensors, tokenizer.json", required()},
+       {"--query", text(request->query, "TEXT"), "What the texts are to answer", required()},
+       {"--top", size(request->top), "Number of texts to print (default: all)"},
+       {"--json", flag(request->json),
+        "Write one {\"index\": N, \"score\": S} per line, with \"cut\": N if N tokens of the pair did not fit the "
+        "model; indices count the texts from 0"}});
   command.add(line_options(request->lines));
   command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
   command.on_run([request] { rank(*request); });

@@ -60,6 +60,12 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
+void CutTexts::warn(const char* command, std::size_t max_length, const char* unit) const {
+  if (texts_ == 0) return;
+  fmt::print(stderr, "{}: {} tokens of {} {}{} are cut off; the model reads at most {} of a {}\n", command, tokens_,
+             texts_, unit, texts_ == 1 ? "" : "s", max_length, unit);
+}
+
 InputLines::InputLines(const TextLineOptions& options) : options_(options), batch_(kFirstBatch) {}
 
 // False if nothing came for so long.

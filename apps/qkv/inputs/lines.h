@@ -26,6 +26,20 @@ std::vector<std::int32_t> ids_of_line(const std::string& line, std::int64_t numb
 // A text as it is written where each has a line: with a space for each line break in it.
 std::string on_one_line(std::string text);
 
+// How many tokens of how many texts a model did not read.
+class CutTexts {
+ public:
+  void add(std::int64_t tokens) {
+    texts_ += tokens > 0 ? 1 : 0;
+    tokens_ += tokens;
+  }
+  // Says so on standard error, if there are any.
+  void warn(const char* command, std::size_t max_length, const char* unit = "text") const;
+
+ private:
+  std::int64_t texts_ = 0, tokens_ = 0;
+};
+
 // Reads the bytes of standard input itself, because a wait inside of the standard library cannot be interrupted. Lines
 // are texts as text_lines.h has it: FormatError for one that is none. IoError if standard input cannot be read; Stopped
 // once the user has asked for an end.

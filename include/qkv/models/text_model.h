@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,12 +48,17 @@ class QKV_API TextModel {
   /// std::invalid_argument as from TextEncoder::forward, and there for a sequence without tokens.
   Tensor logits(const TokenBatch& tokens, const TextEncoderOptions& options = {}) const;
 
+  /// The same of these tokens alone, [rows, outputs], numbered in the batch; not of a sequence_class.
+  Tensor logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
+                   const TextEncoderOptions& options = {}) const;
+
   const TextHeadConfig& config() const { return config_; }
   const TextEncoder& encoder() const { return encoder_; }
 
  private:
   struct Parts;  // what a folder holds, in the source file
   explicit TextModel(Parts parts);
+  Tensor head_of(Tensor x, int threads) const;
 
   TextHeadConfig config_;
   TextEncoder encoder_;

@@ -62,7 +62,6 @@ class QKV_API Embedder {
  private:
   Embedder(Tokenizer tokenizer, TextEncoder model, std::size_t max_length, const SentenceFolder& steps);
 
-  Encoding encode(const std::string& text, std::size_t max_length, std::int64_t* cut) const;
   std::int64_t tokens_left_out(const std::string& prompt, std::size_t max_length) const;
 
   Tokenizer tokenizer_;

@@ -16,12 +16,14 @@
 
 namespace qkv {
 
+struct TextFolder;  ///< what a folder holds, in src/pipelines
+
 /// Safe for concurrent calls.
 class QKV_API FillMask {
  public:
   /// `folder` holds what TextModel::load reads, and tokenizer.json. FormatError as from there, and for a tokenizer
-  /// without a special token [MASK] or `<mask>`.
-  static FillMask load(const std::string& folder);
+  /// without a special token [MASK] or `<mask>`. `storage` as in weights.h.
+  static FillMask load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   /// Of each masked word of the text its `top` most probable words, falling, as the tokenizer decodes them alone.
   /// Softmax over all words. std::invalid_argument for a text without a mask or with more tokens than the model has
@@ -30,9 +32,10 @@ class QKV_API FillMask {
                                                   const TextEncoderOptions& options = {}) const;
 
   const std::string& mask() const { return mask_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
-  FillMask(Tokenizer tokenizer, TextModel model, std::string mask);
+  FillMask(TextFolder opened, std::string mask);
 
   Tokenizer tokenizer_;
   TextModel model_;

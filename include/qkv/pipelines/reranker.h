@@ -7,9 +7,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "qkv/api.h"
@@ -24,11 +28,18 @@ struct Ranked {
   float score = 0;
 };
 
+/// What becomes of a logit.
+enum class RankScore { of_folder, logit, sigmoid };
+
 /// Of one call.
 struct RankOptions {
-  int threads = 0;  ///< 0: threads()
+  RankScore score = RankScore::of_folder;
+  std::span<std::int64_t> cut{};  ///< optional output, one per pair: how many of its tokens exceed max_length()
+  int threads = 0;                ///< 0: threads()
   std::stop_token stop{};
 };
+
+struct TextFolder;  ///< what a folder holds, in src/pipelines
 
 /// Safe for concurrent calls.
 class QKV_API Reranker {
@@ -41,7 +52,12 @@ class QKV_API Reranker {
 
   /// The score of each text, the same bits for any other texts and any number of threads. Of a pair that is longer than
   /// max_length() tokens the longer text loses its end first. Texts that are not UTF-8 are read as tokenizer.h says.
+  /// std::invalid_argument if options.cut is given with another number of elements than there are pairs.
   std::vector<float> score(const std::string& query, std::span<const std::string> texts,
+                           const RankOptions& options = {}) const;
+
+  /// The same of pairs of a query and a text.
+  std::vector<float> score(std::span<const std::pair<std::string, std::string>> pairs,
                            const RankOptions& options = {}) const;
 
   /// The same, the highest score first; of equal ones the first text, and scores that are no numbers last.
@@ -54,7 +70,10 @@ class QKV_API Reranker {
   const TextModel& model() const { return model_; }
 
  private:
-  Reranker(Tokenizer tokenizer, TextModel model, std::size_t max_length, bool sigmoid);
+  Reranker(TextFolder opened, bool sigmoid);
+  std::vector<float> score(std::size_t count,
+                           const std::function<std::pair<std::string_view, std::string_view>(std::size_t)>& pair,
+                           const RankOptions& options) const;
 
   Tokenizer tokenizer_;
   TextModel model_;

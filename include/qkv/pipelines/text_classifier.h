@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@
 #include "qkv/text/tokenizer.h"
 
 namespace qkv {
+
+struct TextFolder;  ///< what a folder holds, in src/pipelines
 
 /// Safe for concurrent calls.
 class QKV_API TextClassifier {
@@ -32,12 +35,17 @@ class QKV_API TextClassifier {
   std::vector<ClassProbability> classify(const std::string& text, std::int64_t top = 1,
                                          const TextEncoderOptions& options = {}) const;
 
+  /// The same of each text, whatever the others are and however many threads there are.
+  std::vector<std::vector<ClassProbability>> classify(std::span<const std::string> texts, std::int64_t top = 1,
+                                                      const TextEncoderOptions& options = {}) const;
+
   /// Tokens of a text, special ones included.
   std::size_t max_length() const { return max_length_; }
   const TextModel& model() const { return model_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
-  TextClassifier(Tokenizer tokenizer, TextModel model, std::size_t max_length, bool independent);
+  TextClassifier(TextFolder opened, bool independent);
 
   Tokenizer tokenizer_;
   TextModel model_;

@@ -46,6 +46,13 @@ struct Encoding {
   std::vector<std::int32_t> type_ids;
   std::vector<TextSpan> offsets;      ///< where in the text; empty at 0 for tokens of the post-processor
   std::vector<std::uint8_t> special;  ///< 1 for tokens of the post-processor
+  std::vector<std::int32_t> words;  ///< in which word of the pre-tokenizer, from 0; -1 for those of the post-processor
+};
+
+/// Two texts as one sequence, of the second perhaps a part.
+struct PairWindow {
+  Encoding encoding;
+  std::size_t begin = 0, end = 0;  ///< the tokens begin <= i < end are the second text's
 };
 
 struct DecodeOptions {
@@ -74,8 +81,15 @@ class QKV_API Tokenizer {
   /// text. Of more than max_length tokens, special ones included (0: no limit), the longer text loses its end first, as
   /// tokenizers' longest_first. std::invalid_argument as encode(), and where the post-processor says nothing of pairs.
   Encoding encode_pair(std::string_view first, std::string_view second, std::size_t max_length = 0) const;
+  /// The same without cutting the first text: of a second one that is too long all parts, of which each repeats the
+  /// last `overlap` tokens of the one before, as tokenizers' only_second with a stride. The overlap is lessened where
+  /// it leaves no room for another token. std::invalid_argument as above, and where the first text leaves no room.
+  std::vector<PairWindow> encode_windows(std::string_view first, std::string_view second, std::size_t max_length,
+                                         std::size_t overlap = 0) const;
   /// std::invalid_argument for an id that is not in the vocabulary.
   std::string decode(std::span<const std::int32_t> ids, const DecodeOptions& options = {}) const;
+  /// What the decoder makes of tokens, which need not be in the vocabulary.
+  std::string join(std::vector<std::string> tokens) const;
 
   /// The vocabulary of the model and the added tokens.
   std::optional<std::int32_t> id_of(std::string_view token) const;
@@ -83,6 +97,10 @@ class QKV_API Tokenizer {
   const std::string& token_of(std::int32_t id) const;  ///< std::invalid_argument for an id that is not there
   /// The added tokens that the file calls special: a text that holds one of them becomes it.
   std::vector<std::string> special_tokens() const;
+  /// The token of what the model's vocabulary does not hold.
+  std::optional<std::int32_t> unknown() const;
+  /// Whether tokens that continue a word begin with a mark, as WordPiece's do.
+  bool marks_continuations() const;
   /// One more than the largest id: the rows that a table of embeddings must have.
   std::int64_t vocab() const;
   /// SHA-256, in hexadecimal, of all that decides ids and texts, whatever the order of keys and tokens in the file.

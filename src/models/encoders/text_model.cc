@@ -26,16 +26,25 @@ std::optional<Activation> activation_of(const HeadNames& head, const TextEncoder
   return config.activation;
 }
 
-// The first row of each sequence.
-Tensor first_rows(const Tensor& hidden, const TensorView& offsets) {
-  const std::int64_t batch = offsets.size(0) - 1, dim = hidden.size(1);
-  Tensor rows = Tensor::uninitialized({batch, dim});
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int32_t begin = offsets.at<std::int32_t>({b});
-    refuse_unless(begin < offsets.at<std::int32_t>({b + 1}), "text_model", "sequence {} has no tokens", b);
-    std::copy_n(hidden.data<float>() + begin * dim, dim, rows.data<float>() + b * dim);
+// The number of the first row of each sequence.
+std::vector<std::int64_t> first_rows(const TensorView& offsets) {
+  std::vector<std::int64_t> rows;
+  for (std::int64_t b = 0; b + 1 < offsets.size(0); ++b) {
+    rows.push_back(offsets.at<std::int32_t>({b}));
+    refuse_unless(rows.back() < offsets.at<std::int32_t>({b + 1}), "text_model", "sequence {} has no tokens", b);
   }
   return rows;
+}
+
+Tensor take_rows(const Tensor& hidden, std::span<const std::int64_t> rows) {
+  const std::int64_t dim = hidden.size(1);
+  Tensor taken = Tensor::uninitialized({std::ssize(rows), dim});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    refuse_unless(rows[i] >= 0 && rows[i] < hidden.size(0), "text_model", "row {} of {} is not there", rows[i],
+                  hidden.size(0));
+    std::copy_n(hidden.data<float>() + rows[i] * dim, dim, taken.data<float>() + static_cast<std::int64_t>(i) * dim);
+  }
+  return taken;
 }
 
 }  // namespace
@@ -73,9 +82,20 @@ TextModel::TextModel(Parts parts)
 Tensor TextModel::logits(const TokenBatch& tokens, const TextEncoderOptions& options) const {
   const StopScope stop(options.stop);
   Tensor x = encoder_.forward(tokens, options);
-  if (config_.task == TextTask::sequence_class) x = first_rows(x, tokens.offsets);
+  if (config_.task == TextTask::sequence_class) x = take_rows(x, first_rows(tokens.offsets));
+  return head_of(std::move(x), options.threads);
+}
+
+Tensor TextModel::logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
+                            const TextEncoderOptions& options) const {
+  const StopScope stop(options.stop);
+  refuse_unless(config_.task != TextTask::sequence_class, "text_model", "a head of whole sequences has no rows");
+  return head_of(take_rows(encoder_.forward(tokens, options), rows), options.threads);
+}
+
+Tensor TextModel::head_of(Tensor x, int threads) const {
   if (dense_) {
-    x = dense_->forward(x, options.threads);
+    x = dense_->forward(x, threads);
     float* const values = x.data<float>();
     if (activation_) {
       ops::activate(*activation_, values, x.element_count());
@@ -84,8 +104,8 @@ Tensor TextModel::logits(const TokenBatch& tokens, const TextEncoderOptions& opt
                      [](float value) { return static_cast<float>(tanh(static_cast<double>(value))); });
     }
   }
-  if (norm_) x = norm_->forward(x, {}, options.threads);
-  return out_.forward(x, options.threads);
+  if (norm_) x = norm_->forward(x, {}, threads);
+  return out_.forward(x, threads);
 }
 
 }  // namespace qkv

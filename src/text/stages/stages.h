@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/sha256.h"
@@ -40,6 +41,10 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual const Vocabulary& vocabulary() const = 0;
+  // The token of what is not in the vocabulary; nullptr: none.
+  virtual const Vocabulary::Entry* unknown() const { return nullptr; }
+  // Before pieces that do not begin a word.
+  virtual std::string_view continuing_prefix() const { return {}; }
   // Makes what searching needs, which may take far more memory than the file: called once, before the first
   // tokenize(), when the whole file has passed its checks.
   virtual void build_index() {}

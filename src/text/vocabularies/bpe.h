@@ -34,6 +34,8 @@ class Bpe : public Model {
   void add_merge(std::string_view left, std::string_view right);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  const Vocabulary::Entry* unknown() const override { return vocabulary_.find(options_.unknown_token); }
+  std::string_view continuing_prefix() const override { return options_.continuing_prefix; }
   void build_index() override;
   void add_to(Sha256& digest) const override;
   void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const override;

@@ -21,6 +21,7 @@ class Unigram : public Model {
   Unigram(Vocabulary vocabulary, const std::vector<double>& scores, const UnigramOptions& options);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  const Vocabulary::Entry* unknown() const override { return unknown_; }
   void build_index() override;
   void add_to(Sha256& digest) const override;
   void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const override;
@@ -45,6 +46,7 @@ class SentencePiece : public Model {
   SentencePiece(io::SentencePieceFile file, Vocabulary vocabulary, std::string_view unknown_token);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  const Vocabulary::Entry* unknown() const override { return unknown_; }
   void build_index() override;
   void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const override;
 

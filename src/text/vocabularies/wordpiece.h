@@ -20,6 +20,8 @@ class WordPiece : public Model {
   WordPiece(Vocabulary vocabulary, const WordPieceOptions& options);
 
   const Vocabulary& vocabulary() const override { return vocabulary_; }
+  const Vocabulary::Entry* unknown() const override { return unknown_; }
+  std::string_view continuing_prefix() const override { return continuing_prefix_; }
   void build_index() override;
   void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const override;
 

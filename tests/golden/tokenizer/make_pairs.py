@@ -1,5 +1,6 @@
 """Makes pairs.json: what `tokenizers` makes of pairs of texts, cut longest first: of each file, pair and maximum length
-(0: none) the ids and the types."""
+(0: none) the ids and the types; and windows.json, where only the second text is cut into overlapping parts: of each file, pair,
+maximum length and overlap the ids, and the word of each token (-1: none)."""
 
 import json
 import pathlib
@@ -23,3 +24,17 @@ for file in FILES:
                 pair = tokenizer.encode(first, second)
                 found.append([file, first, second, most, pair.ids, pair.type_ids])
 (golden / "tokenizer" / "pairs.json").write_text(json.dumps(found) + "\n", encoding="ascii")
+
+windows = []
+for file in FILES:
+    tokenizer = Tokenizer.from_file(str(golden / file))
+    tokenizer.no_padding()
+    for most, stride in ((12, 0), (12, 3), (24, 5), (200, 7)):
+        tokenizer.enable_truncation(most, strategy="only_second", stride=stride)
+        for first in TEXTS[1:3]:
+            for second in TEXTS:
+                pair = tokenizer.encode(first, second)
+                parts = [pair, *pair.overflowing]
+                words = [[-1 if word is None else word for word in part.word_ids] for part in parts]
+                windows.append([file, first, second, most, stride, [part.ids for part in parts], words])
+(golden / "tokenizer" / "windows.json").write_text(json.dumps(windows) + "\n", encoding="ascii")

@@ -1,29 +1,26 @@
 // FillMask: the logits of a text's masked words, sorted.
 #include "qkv/pipelines/fill_mask.h"
 
-#include <algorithm>
-
 #include "core/refuse.h"
 #include "pipelines/classes.h"
+#include "pipelines/texts/text_folder.h"
 #include "qkv/error.h"
 
 namespace qkv {
 
-FillMask::FillMask(Tokenizer tokenizer, TextModel model, std::string mask)
-    : tokenizer_(std::move(tokenizer)), model_(std::move(model)), mask_(std::move(mask)) {
+FillMask::FillMask(TextFolder opened, std::string mask)
+    : tokenizer_(std::move(opened.tokenizer)), model_(std::move(opened.model)), mask_(std::move(mask)) {
   for (std::int32_t id = 0; id < model_.config().outputs; ++id) {
     words_.push_back(tokenizer_.contains(id) ? tokenizer_.decode(std::vector{id}, {.skip_special_tokens = false}) : "");
   }
 }
 
-FillMask FillMask::load(const std::string& folder) {
-  TextModel model = TextModel::load(folder, TextTask::masked_word);
-  const std::string path = folder + "/tokenizer.json";
-  Tokenizer tokenizer = Tokenizer::load(path, model.config().outputs);
-  for (const std::string& special : tokenizer.special_tokens()) {
-    if (special == "[MASK]" || special == "<mask>") return FillMask(std::move(tokenizer), std::move(model), special);
+FillMask FillMask::load(const std::string& folder, WeightStorage storage) {
+  TextFolder opened = open_text_folder(folder, TextTask::masked_word, storage);
+  for (const std::string& special : opened.tokenizer.special_tokens()) {
+    if (special == "[MASK]" || special == "<mask>") return FillMask(std::move(opened), special);
   }
-  throw FormatError(path + ": added_tokens must have a special token \"[MASK]\" or \"<mask>\"");
+  throw FormatError(folder + "/tokenizer.json: added_tokens must have a special token \"[MASK]\" or \"<mask>\"");
 }
 
 std::vector<std::vector<ClassProbability>> FillMask::fill(const std::string& text, std::int64_t top,
@@ -33,11 +30,15 @@ std::vector<std::vector<ClassProbability>> FillMask::fill(const std::string& tex
   const std::int64_t count = std::ssize(encoding.ids), positions = model_.encoder().config().positions;
   refuse_unless(count <= positions, "fill", "the text has {} tokens, the model reads at most {}", count, positions);
   const std::int32_t mask = *tokenizer_.id_of(mask_);
-  refuse_unless(std::ranges::count(encoding.ids, mask) > 0, "fill", "the text has no {}", mask_);
-  std::vector<std::vector<ClassProbability>> found;
-  const Tensor logits = model_.logits({encoding.ids, encoding.type_ids, offsets_of(std::vector{count})}, options);
+  std::vector<std::int64_t> masked;
   for (std::int64_t i = 0; i < count; ++i) {
-    if (encoding.ids[static_cast<std::size_t>(i)] != mask) continue;
+    if (encoding.ids[static_cast<std::size_t>(i)] == mask) masked.push_back(i);
+  }
+  refuse_unless(!masked.empty(), "fill", "the text has no {}", mask_);
+  const Tensor logits =
+      model_.logits_of(masked, {encoding.ids, encoding.type_ids, offsets_of(std::vector{count})}, options);
+  std::vector<std::vector<ClassProbability>> found;
+  for (std::int64_t i = 0; i < std::ssize(masked); ++i) {
     const float* const row = logits.data<float>() + i * logits.size(1);
     found.push_back(most_probable({row, words_.size()}, words_, top));
   }

@@ -1,0 +1,74 @@
+/// \file
+/// The words of a text with their labels: names, places, parts of speech. Reads the folders of transformers'
+/// ForTokenClassification with a tokenizer.json.
+///
+///     Tagger tagger = Tagger::load("folder");
+///     for (const TaggedSpan& found : tagger.tag(texts)[0]) ...   // "Berlin": LOC
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "qkv/api.h"
+#include "qkv/models/text_model.h"
+#include "qkv/text/tokenizer.h"
+
+namespace qkv {
+
+/// How tokens become what is found: the aggregation strategies of transformers' token-classification pipeline. All but
+/// `none` then join neighbours of one label, whose B- and I- go, until one begins with B-.
+enum class Aggregation {
+  none,     ///< each token
+  simple,   ///< each token has its most probable label
+  first,    ///< a word has the label of its first token
+  average,  ///< a word has the label of the highest mean probability over its tokens
+  max,      ///< a word has the label of the token that is surest of its own
+};
+
+struct TaggedSpan {
+  std::string label;
+  double score = 0;  ///< probability of the label: softmax; of joined ones the mean
+  std::string word;  ///< as the tokenizer decodes it; the text itself has it at `span`
+  TextSpan span{};   ///< bytes of the text
+};
+
+struct TagOptions {
+  Aggregation aggregation = Aggregation::simple;
+  std::span<std::int64_t> cut{};  ///< optional output, one per text: how many of its tokens exceed max_length()
+  int threads = 0;                ///< 0: threads()
+  std::stop_token stop{};
+};
+
+struct TextFolder;  ///< what a folder holds, in src/pipelines
+
+/// Safe for concurrent calls.
+class QKV_API Tagger {
+ public:
+  /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json and
+  /// tokenizer_config.json (its model_max_length). FormatError as from there. `storage` as in weights.h.
+  static Tagger load(const std::string& folder, WeightStorage storage = WeightStorage::full);
+
+  /// What is found in each text, in its order, the same for any other texts and any number of threads; nothing of the
+  /// label "O". A word is a token with those after it that continue it: by the tokenizer's mark if it has one, else by
+  /// the lack of a space between them. A text of more than max_length() tokens loses its end, which options.cut counts.
+  /// std::invalid_argument if options.cut is given with another number of elements than there are texts.
+  std::vector<std::vector<TaggedSpan>> tag(std::span<const std::string> texts, const TagOptions& options = {}) const;
+
+  /// Tokens of a text, special ones included.
+  std::size_t max_length() const { return max_length_; }
+  const TextModel& model() const { return model_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+
+ private:
+  explicit Tagger(TextFolder opened);
+
+  TextModel model_;
+  Tokenizer tokenizer_;
+  std::size_t max_length_;
+};
+
+}  // namespace qkv
