@@ -97,7 +97,7 @@ def __getattr__(name: str) -> object:
         if name in names:
             globals()[name] = found = getattr(import_module(f"{__name__}.{module}"), name)
             return found
-    if name in ("lab", "layers", "pictures"):
+    if name in ("lab", "layers", "pictures", "text"):
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -101,6 +101,12 @@ std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view
   return numbers;
 }
 
+nb::object give_text(const std::string& bytes) {
+  PyObject* text = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
+  if (text == nullptr) throw nb::python_error();
+  return nb::steal(text);
+}
+
 std::vector<std::string> take_texts(nb::handle object, std::string_view name) {
   if (PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr()) || !nb::hasattr(object, "__iter__")) {
     refuse_type(object, name, "a list of str");

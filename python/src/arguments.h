@@ -45,6 +45,8 @@ std::string take_text(nb::handle object, std::string_view name);
 // The same, as long as the object lives.
 std::string_view text_of(nb::handle object, std::string_view name);
 std::vector<std::int64_t> take_whole_numbers(nb::handle object, std::string_view name);
+// Bytes that are not UTF-8 become U+FFFD.
+nb::object give_text(const std::string& bytes);
 // A list or another iterable of str; the message has the index of one that is none.
 std::vector<std::string> take_texts(nb::handle object, std::string_view name);
 // A list of lists of token ids.

@@ -62,6 +62,7 @@ void bind_recurrent(nb::module_& module);
 void bind_convolution(nb::module_& module);
 void bind_patch_embedding(nb::module_& module);
 void bind_pictures(nb::module_& module);
+void bind_texts(nb::module_& module);
 void bind_explain(nb::module_& module);
 void bind_training(nb::module_& module);
 void bind_process(nb::module_& module);

@@ -17,6 +17,7 @@ NB_MODULE(_qkv, module) {
   bind_bert(module);
   bind_translator(module);
   bind_generator(module);
+  bind_texts(module);
   bind_any_layer(module);
   bind_heads(module);
   bind_stacks(module);

@@ -4,35 +4,26 @@
 
 #include "arguments.h"
 #include "bindings.h"
+#include "pipelines/texts/character_spans.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv::python {
 namespace {
 
-nb::object text_of(const std::string& bytes) {
-  PyObject* text = PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace");
-  if (text == nullptr) throw nb::python_error();
-  return nb::steal(text);
-}
-
 // Spans count bytes there and characters here.
 nb::list spans_of(const std::vector<TextSpan>& spans, const std::string& text) {
-  std::vector<std::size_t> characters(text.size() + 1);
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    characters[i] = count;
-    const bool last_byte = i + 1 == text.size() || (static_cast<unsigned char>(text[i + 1]) & 0xC0) != 0x80;
-    if (last_byte) ++count;
-  }
-  characters[text.size()] = count;
+  const CharacterSpans characters(text);
   nb::list list;
-  for (const TextSpan& span : spans) list.append(nb::make_tuple(characters[span.begin], characters[span.end]));
+  for (const TextSpan& bytes : spans) {
+    const TextSpan counted = characters.of(bytes);
+    list.append(nb::make_tuple(counted.begin, counted.end));
+  }
   return list;
 }
 
 nb::list texts_of(const auto& texts) {
   nb::list list;
-  for (const std::string& text : texts) list.append(text_of(text));
+  for (const std::string& text : texts) list.append(give_text(text));
   return list;
 }
 
@@ -58,7 +49,7 @@ nb::object decode_ids(const Tokenizer& tokenizer, nb::handle ids, nb::handle ski
   std::vector<std::int32_t> tokens;
   for (const std::int64_t id : take_whole_numbers(ids, "ids")) tokens.push_back(checked_id(id));
   const bool skip = take_flag(skip_special_tokens, "skip_special_tokens");
-  return text_of(tokenizer.decode(tokens, {.skip_special_tokens = skip}));
+  return give_text(tokenizer.decode(tokens, {.skip_special_tokens = skip}));
 }
 
 nb::object id_of(const Tokenizer& tokenizer, nb::handle token) {
@@ -80,7 +71,7 @@ void bind_tokenizer(nb::module_& module) {
       .def(
           "token_of",
           [](const Tokenizer& tokenizer, nb::handle id) {
-            return text_of(tokenizer.token_of(checked_id(take_whole(id, "id"))));
+            return give_text(tokenizer.token_of(checked_id(take_whole(id, "id"))));
           },
           "id"_a)
       .def("special_tokens", [](const Tokenizer& tokenizer) { return texts_of(tokenizer.special_tokens()); })

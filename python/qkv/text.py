@@ -1,0 +1,211 @@
+"""What encoders with a head say of texts: ranks, classes, masked words, labels of words, answers.
+
+Each opens a folder of transformers' class for its task, with a tokenizer.json. What it says of a text has the same bits
+whatever other texts there are, and on any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from . import _qkv
+from .model import Opened
+from .pictures import ClassProbability
+
+Aggregation = Literal["none", "simple", "first", "average", "max"]
+
+
+@dataclass(frozen=True)
+class TaggedSpan:
+    """A word of a text, or several, with their label; text[start:end] is the part."""
+
+    label: str
+    score: float
+    word: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The part of a context that answers, context[start:end]; an empty one: there is no answer."""
+
+    text: str
+    score: float
+    start: int
+    end: int
+
+
+class Reranker(Opened):
+    """A cross-encoder of sentence-transformers with one label. predict() and rank() take CrossEncoder's arguments, and refuse
+    by name what they cannot honour.
+
+    >>> import qkv
+    >>> reranker = qkv.text.Reranker("tests/golden/rank")
+    >>> reranker.rank("who", ["a cat sat", "the dog"], top_k=1)[0]["corpus_id"]
+    1
+    """
+
+    _open = _qkv._Reranker
+    _core: _qkv._Reranker
+
+    def predict(
+        self,
+        inputs: Sequence[Sequence[str]] | tuple[str, str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        activation_fn: Any = None,
+        apply_softmax: bool | None = False,
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: str | None = None,
+    ) -> Any:
+        """The score of each pair of a query and a text, float32 [pairs]; of a single pair its score.
+
+        activation_fn: torch.nn.Identity() or Sigmoid(), instead of the folder's. batch_size changes nothing: pairs are batched
+        by their tokens, and the bits do not depend on it.
+        """
+        refused = {"prompt_name": prompt_name, "prompt": prompt, "show_progress_bar": show_progress_bar or None,
+                   "apply_softmax": apply_softmax or None, "device": None if device == "cpu" else device}  # fmt: skip
+        for name, value in refused.items():
+            if value is not None:
+                raise ValueError(f"predict: {name}={value!r} is not supported")
+        if batch_size < 1:
+            raise ValueError(f"predict: batch_size must be 1 or more, got {batch_size}")
+        single = len(inputs) > 0 and isinstance(inputs[0], str)
+        pairs: Any = [inputs] if single else inputs
+        for number, pair in enumerate(pairs):
+            if isinstance(pair, str) or len(pair) != 2:
+                raise ValueError(f"predict: inputs[{number}] must be a pair of texts")
+        scores = self._core.score([first for first, _ in pairs], [second for _, second in pairs], _score(activation_fn), self.threads)
+        if convert_to_tensor or not convert_to_numpy:
+            import torch
+
+            tensor = torch.from_numpy(scores)
+            return tensor[0] if single else tensor if convert_to_tensor else list(tensor)
+        return scores[0] if single else scores
+
+    def rank(
+        self,
+        query: str,
+        documents: Sequence[str],
+        top_k: int | None = None,
+        return_documents: bool = False,
+        **options: Any,
+    ) -> list[dict[str, Any]]:
+        """The documents, best first: {"corpus_id", "score"} and, with return_documents, "text". Other options are predict()'s."""
+        scores = self.predict([(query, document) for document in documents], **options)
+        order = sorted(range(len(scores)), key=lambda i: (scores[i] != scores[i], -scores[i]))[:top_k]
+        ranked: list[dict[str, Any]] = [{"corpus_id": i, "score": scores[i]} for i in order]
+        if return_documents:
+            ranked = [{**found, "text": documents[found["corpus_id"]]} for found in ranked]
+        return ranked
+
+
+class Classifier(Opened):
+    """The classes of texts, by a folder of ForSequenceClassification.
+
+    >>> import qkv
+    >>> qkv.text.Classifier("tests/golden/rank").classify("The cat sat.")[0].label
+    'LABEL_0'
+    """
+
+    _open = _qkv._TextClassifier
+    _core: _qkv._TextClassifier
+
+    def classify(self, texts: str | Iterable[str], top_k: int | None = 1) -> Any:
+        """The top_k most probable classes of a text, falling, or a list of them for several texts; None: all."""
+        found = self._core.classify([texts] if isinstance(texts, str) else texts, top_k, self.threads)
+        lists = [[ClassProbability(*each) for each in one] for one in found]
+        return lists[0] if isinstance(texts, str) else lists
+
+
+class FillMask(Opened):
+    """The words that a masked one of a text may be, by a folder of ForMaskedLM.
+
+    >>> import qkv
+    >>> qkv.text.FillMask("tests/golden/fill").mask
+    '[MASK]'
+    """
+
+    _open = _qkv._FillMask
+    _core: _qkv._FillMask
+
+    @property
+    def mask(self) -> str:
+        """What stands for a word in a text."""
+        return self._core.mask()
+
+    def fill(self, text: str, top_k: int = 5) -> list[list[ClassProbability]]:
+        """Of each masked word of the text its top_k most probable words, falling."""
+        return [[ClassProbability(*each) for each in one] for one in self._core.fill(text, top_k, self.threads)]
+
+
+class Tagger(Opened):
+    """The words of texts with their labels, by a folder of ForTokenClassification.
+
+    >>> import qkv
+    >>> found = qkv.text.Tagger("tests/golden/tags").tag("The cat sat on the mat.")[0]
+    >>> found.label, found.start, found.end
+    ('NUM', 0, 3)
+    """
+
+    _open = _qkv._Tagger
+    _core: _qkv._Tagger
+
+    def tag(self, texts: str | Iterable[str], aggregation_strategy: Aggregation = "simple") -> Any:
+        """What is found in a text, or a list of it for several. The strategies are those of transformers' token-classification
+        pipeline: none labels tokens, simple joins neighbours of one label, first, average and max first give each word one
+        label."""
+        found = self._core.tag([texts] if isinstance(texts, str) else texts, aggregation_strategy, self.threads)
+        lists = [[TaggedSpan(*each) for each in one] for one in found]
+        return lists[0] if isinstance(texts, str) else lists
+
+
+class QuestionAnswerer(Opened):
+    """The part of a context that answers a question, by a folder of ForQuestionAnswering.
+
+    >>> import qkv
+    >>> qkv.text.QuestionAnswerer("tests/golden/answers").answer("Who sat on the mat?", "The cat sat on the mat.")[0].text
+    'on the mat'
+    """
+
+    _open = _qkv._QuestionAnswerer
+    _core: _qkv._QuestionAnswerer
+
+    def answer(
+        self,
+        question: str,
+        context: str,
+        *,
+        top_k: int = 1,
+        max_answer_len: int = 15,
+        max_seq_len: int | None = None,
+        doc_stride: int = 128,
+        handle_impossible_answer: bool = False,
+        align_to_words: bool = True,
+    ) -> list[Answer]:
+        """The top_k best answers, falling; the arguments are those of the question-answering pipeline of transformers 4.
+
+        A context that does not fit beside the question is read in parts of max_seq_len tokens (384 unless the model reads
+        fewer) that share doc_stride of them, at most half.
+        """
+        found = self._core.answer(
+            question, context, top_k, max_answer_len, max_seq_len, doc_stride, handle_impossible_answer, align_to_words,
+            self.threads,
+        )  # fmt: skip
+        return [Answer(*each) for each in found]
+
+
+def _score(activation_fn: Any) -> str:
+    if activation_fn is None:
+        return "folder"
+    names = {"Identity": "logit", "Sigmoid": "sigmoid"}
+    name = type(activation_fn).__name__
+    if name not in names:
+        raise ValueError(f"predict: activation_fn={name} is not supported, only torch.nn.Identity() and Sigmoid()")
+    return names[name]

@@ -1,0 +1,150 @@
+// What encoders with a head say of texts: Reranker, TextClassifier, FillMask, Tagger, QuestionAnswerer.
+#include <nanobind/stl/string.h>
+
+#include "arguments.h"
+#include "bindings.h"
+#include "calls.h"
+#include "generation.h"
+#include "pipelines/texts/character_spans.h"
+#include "qkv/pipelines/fill_mask.h"
+#include "qkv/pipelines/question_answerer.h"
+#include "qkv/pipelines/reranker.h"
+#include "qkv/pipelines/tagger.h"
+#include "qkv/pipelines/text_classifier.h"
+
+namespace qkv::python {
+namespace {
+
+nb::list classes_of(const std::vector<ClassProbability>& found) {
+  nb::list classes;
+  for (const auto& [label, probability] : found) classes.append(nb::make_tuple(give_text(label), probability));
+  return classes;
+}
+
+nb::list lists_of(const std::vector<std::vector<ClassProbability>>& found) {
+  nb::list lists;
+  for (const std::vector<ClassProbability>& each : found) lists.append(classes_of(each));
+  return lists;
+}
+
+RankScore take_score(nb::handle name) {
+  const std::string score = take_text(name, "score");
+  if (score == "folder") return RankScore::of_folder;
+  if (score == "logit") return RankScore::logit;
+  if (score == "sigmoid") return RankScore::sigmoid;
+  throw std::invalid_argument("score must be \"folder\", \"logit\" or \"sigmoid\"");
+}
+
+nb::object score_pairs(const Reranker& reranker, nb::handle queries, nb::handle texts, nb::handle score,
+                       nb::handle threads) {
+  const std::vector<std::string> all_queries = take_texts(queries, "queries"), all_texts = take_texts(texts, "texts");
+  if (all_queries.size() != all_texts.size()) throw std::invalid_argument("queries and texts must be as many");
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (std::size_t i = 0; i < all_texts.size(); ++i) pairs.emplace_back(all_queries[i], all_texts[i]);
+  const RankOptions options{.score = take_score(score), .threads = take_threads(threads)};
+  Tensor scores = Tensor::uninitialized({std::ssize(pairs)});
+  run_released(kLongOperations, [&] { std::ranges::copy(reranker.score(pairs, options), scores.data<float>()); });
+  return give_array(std::move(scores), Kind::numpy);
+}
+
+nb::list classify_texts(const TextClassifier& classifier, nb::handle texts, nb::handle top, nb::handle threads) {
+  const std::vector<std::string> all = take_texts(texts, "texts");
+  const std::int64_t count = top.is_none() ? classifier.model().config().outputs : take_whole(top, "top_k");
+  const TextEncoderOptions options{.threads = take_threads(threads)};
+  std::vector<std::vector<ClassProbability>> found;
+  run_released(kLongOperations, [&] { found = classifier.classify(all, count, options); });
+  return lists_of(found);
+}
+
+nb::list fill_masks(const FillMask& model, nb::handle text, nb::handle top, nb::handle threads) {
+  const std::string masked = take_text(text, "text");
+  const std::int64_t count = take_whole(top, "top_k");
+  const TextEncoderOptions options{.threads = take_threads(threads)};
+  std::vector<std::vector<ClassProbability>> found;
+  run_released(kLongOperations, [&] { found = model.fill(masked, count, options); });
+  return lists_of(found);
+}
+
+Aggregation take_aggregation(nb::handle name) {
+  const std::string given = take_text(name, "aggregation_strategy");
+  constexpr std::pair<const char*, Aggregation> kNames[] = {{"none", Aggregation::none},
+                                                            {"simple", Aggregation::simple},
+                                                            {"first", Aggregation::first},
+                                                            {"average", Aggregation::average},
+                                                            {"max", Aggregation::max}};
+  for (const auto& [known, aggregation] : kNames) {
+    if (given == known) return aggregation;
+  }
+  throw std::invalid_argument("aggregation_strategy must be \"none\", \"simple\", \"first\", \"average\" or \"max\"");
+}
+
+nb::list tag_texts(const Tagger& tagger, nb::handle texts, nb::handle aggregation, nb::handle threads) {
+  const std::vector<std::string> all = take_texts(texts, "texts");
+  const TagOptions options{.aggregation = take_aggregation(aggregation), .threads = take_threads(threads)};
+  std::vector<std::vector<TaggedSpan>> found;
+  run_released(kLongOperations, [&] { found = tagger.tag(all, options); });
+  nb::list lists;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const CharacterSpans characters(all[i]);
+    nb::list list;
+    for (const auto& [label, score, word, span] : found[i]) {
+      const TextSpan counted = characters.of(span);
+      list.append(nb::make_tuple(give_text(label), score, give_text(word), counted.begin, counted.end));
+    }
+    lists.append(list);
+  }
+  return lists;
+}
+
+nb::list answer_question(const QuestionAnswerer& answerer, nb::handle question, nb::handle context, nb::handle top,
+                         nb::handle max_answer_len, nb::handle max_seq_len, nb::handle doc_stride,
+                         nb::handle handle_impossible_answer, nb::handle align_to_words, nb::handle threads) {
+  const std::string asked = take_text(question, "question"), given = take_text(context, "context");
+  const std::int64_t length = max_seq_len.is_none() ? 0 : take_whole(max_seq_len, "max_seq_len"),
+                     stride = take_whole(doc_stride, "doc_stride");
+  if (stride < 0 || length < 0) throw std::invalid_argument("doc_stride and max_seq_len must not be negative");
+  const AnswerOptions options{
+      .top_k = take_whole(top, "top_k"),
+      .max_answer_len = take_whole(max_answer_len, "max_answer_len"),
+      .max_seq_len = static_cast<std::size_t>(length),
+      .doc_stride = static_cast<std::size_t>(stride),
+      .handle_impossible_answer = take_flag(handle_impossible_answer, "handle_impossible_answer"),
+      .align_to_words = take_flag(align_to_words, "align_to_words"),
+      .threads = take_threads(threads)};
+  std::vector<Answer> found;
+  run_released(kLongOperations, [&] { found = answerer.answer(asked, given, options); });
+  const CharacterSpans characters(given);
+  nb::list answers;
+  for (const auto& [text, score, span] : found) {
+    const TextSpan counted = characters.of(span);
+    answers.append(nb::make_tuple(give_text(text), score, counted.begin, counted.end));
+  }
+  return answers;
+}
+
+// What all of them have.
+template <class Model>
+auto add_text_model(nb::module_& module, const char* name) {
+  auto described = add_class<Model>(module, name);
+  described.def("__init__", &load_weights<Model>, "folder"_a, "weights"_a, "precision"_a)
+      .def("tokenizer", [](const Model& model) { return Tokenizer(model.tokenizer()); });
+  return described;
+}
+
+}  // namespace
+
+void bind_texts(nb::module_& module) {
+  add_text_model<Reranker>(module, "_Reranker")
+      .def("score", &score_pairs, "queries"_a, "texts"_a, "score"_a, "threads"_a);
+  add_text_model<TextClassifier>(module, "_TextClassifier")
+      .def("classify", &classify_texts, "texts"_a, "top_k"_a, "threads"_a);
+  add_text_model<FillMask>(module, "_FillMask")
+      .def("fill", &fill_masks, "text"_a, "top_k"_a, "threads"_a)
+      .def("mask", [](const FillMask& model) { return model.mask(); });
+  add_text_model<Tagger>(module, "_Tagger").def("tag", &tag_texts, "texts"_a, "aggregation_strategy"_a, "threads"_a);
+  add_text_model<QuestionAnswerer>(module, "_QuestionAnswerer")
+      .def("answer", &answer_question, "question"_a, "context"_a, "top_k"_a, "max_answer_len"_a, "max_seq_len"_a,
+           "doc_stride"_a, "handle_impossible_answer"_a, "align_to_words"_a, "threads"_a);
+}
+
+}  // namespace qkv::python
