@@ -47,16 +47,17 @@ std::string config_text(const RotaryConfig& config) {
 std::string config_text(const TransformerLayerConfig& config) {
   const auto fields = [](const TransformerLayerConfig& of) {
     const auto& [model_dim, heads, ff_dim, activation, epsilon, bias, attention_bias, feed_forward_bias, gated,
-                 norm_order, normalization, layer_scale, kv_heads, head_dim, scale, soft_cap, rotary, window,
-                 query_key_norm] = of;
+                 norm_order, attention_norm, normalization, layer_scale, kv_heads, head_dim, scale, soft_cap, rotary,
+                 window, query_key_norm] = of;
     return std::tie(model_dim, heads, ff_dim, activation, epsilon, bias, attention_bias, feed_forward_bias, gated,
-                    norm_order, normalization, layer_scale, kv_heads, head_dim, scale, soft_cap, rotary, window,
-                    query_key_norm);
+                    norm_order, attention_norm, normalization, layer_scale, kv_heads, head_dim, scale, soft_cap, rotary,
+                    window, query_key_norm);
   };
-  return changed_fields({"model_dim", "heads", "ff_dim", "activation", "epsilon", "bias", "attention_bias",
-                         "feed_forward_bias", "gated", "norm_order", "normalization", "layer_scale", "kv_heads",
-                         "head_dim", "scale", "soft_cap", "rotary", "window", "query_key_norm"},
-                        fields(config), fields({}));
+  return changed_fields(
+      {"model_dim",         "heads", "ff_dim",     "activation",     "epsilon",       "bias",          "attention_bias",
+       "feed_forward_bias", "gated", "norm_order", "attention_norm", "normalization", "layer_scale",   "kv_heads",
+       "head_dim",          "scale", "soft_cap",   "rotary",         "window",        "query_key_norm"},
+      fields(config), fields({}));
 }
 
 std::string config_text(const ImageProcessorConfig::Resize& config) {
@@ -86,12 +87,12 @@ std::string config_text(const ImageProcessorConfig& config) {
 std::string config_text(const TextEncoderConfig& config) {
   const auto fields = [](const TextEncoderConfig& of) {
     const auto& [vocab, positions, types, model_dim, layers, heads, ff_dim, activation, epsilon, padding,
-                 relative_buckets] = of;
+                 relative_buckets, learnt_positions, each] = of;
     return std::tie(vocab, positions, types, model_dim, layers, heads, ff_dim, activation, epsilon, padding,
-                    relative_buckets);
+                    relative_buckets, learnt_positions, each);
   };
   return changed_fields({"vocab", "positions", "types", "model_dim", "layers", "heads", "ff_dim", "activation",
-                         "epsilon", "padding", "relative_buckets"},
+                         "epsilon", "padding", "relative_buckets", "learnt_positions", "each"},
                         fields(config), fields({}));
 }
 

@@ -21,7 +21,9 @@ struct HeadNames {
   const char* dense = nullptr;
   HeadActivation activation = HeadActivation::tanh;
   const char* norm = nullptr;
-  bool dense_is_pooler = false;  // its name begins with the prefix of the model's
+  bool dense_is_pooler = false;   // its name begins with the prefix of the model's
+  bool has_biases = true;         // but for the last layer, which always has
+  const char* pooling = nullptr;  // the key of what a sequence_class reads, "cls" or "mean"
 };
 
 struct EncoderKind {
@@ -30,14 +32,19 @@ struct EncoderKind {
   const char* prefix;                                                 // of all names, where the model has a head
   std::span<const std::string_view> passed_over;  // beginnings of the names of what no forward pass needs
   std::span<const HeadNames> heads;
+  const char* table = "embeddings.word_embeddings.weight";
 };
 
 extern const std::span<const HeadNames> kRobertaHeads;  // MPNet's, too
-extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet;
+extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet, kModernBert;
 
 // Of BERT, whose keys and names are RoBERTa's too.
 TextEncoderConfig read_bert(const ModelConfig& config);
-TextEncoderConfig read_sizes(const ModelConfig& config);  // all but the types
+// All but the types.
+struct SizeKeys {
+  const char *activation = "hidden_act", *epsilon = "layer_norm_eps";
+};
+TextEncoderConfig read_sizes(const ModelConfig& config, const SizeKeys& keys = {});
 void name_bert(const TextEncoderConfig& config, TensorNames& names);
 
 // What the parts of a layer's attention are called in "encoder.layer.N.".

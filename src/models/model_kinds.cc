@@ -17,12 +17,27 @@ constexpr VitFamily kVit{VitKind::vit, "ViTModel", "ViTForImageClassification"};
 constexpr VitFamily kDinov2{VitKind::dinov2, "Dinov2Model", "Dinov2ForImageClassification"};
 
 std::vector<ModelKind>& kinds() {
-  static std::vector<ModelKind> all{
-      {"bert", &kBert},        {"roberta", &kRoberta}, {"xlm-roberta", &kRoberta}, {"distilbert", &kDistilBert},
-      {"mpnet", &kMpnet},      {"marian", &kMarian},   {"bart", &kBart},           {"mbart", &kMBart},
-      {"qkv", &kOwn},          {"vit", &kVit},         {"dinov2", &kDinov2},       {"gpt2", &kGpt2},
-      {"gpt_neox", &kGptNeox}, {"llama", &kLlama},     {"mistral", &kMistral},     {"phi3", &kPhi3},
-      {"qwen2", &kQwen2},      {"qwen3", &kQwen3},     {"gemma2", &kGemma2},       {"gemma3_text", &kGemma3}};
+  static std::vector<ModelKind> all{{"bert", &kBert},
+                                    {"roberta", &kRoberta},
+                                    {"xlm-roberta", &kRoberta},
+                                    {"distilbert", &kDistilBert},
+                                    {"mpnet", &kMpnet},
+                                    {"modernbert", &kModernBert},
+                                    {"marian", &kMarian},
+                                    {"bart", &kBart},
+                                    {"mbart", &kMBart},
+                                    {"qkv", &kOwn},
+                                    {"vit", &kVit},
+                                    {"dinov2", &kDinov2},
+                                    {"gpt2", &kGpt2},
+                                    {"gpt_neox", &kGptNeox},
+                                    {"llama", &kLlama},
+                                    {"mistral", &kMistral},
+                                    {"phi3", &kPhi3},
+                                    {"qwen2", &kQwen2},
+                                    {"qwen3", &kQwen3},
+                                    {"gemma2", &kGemma2},
+                                    {"gemma3_text", &kGemma3}};
   return all;
 }
 

@@ -63,6 +63,10 @@ void TensorNames::add_attention(const std::string& ours, const std::vector<std::
   add_linear(ours + ".out_proj", out, dim, dim);
 }
 
+std::function<Tensor(const Tensor&)> matrix_rows(std::int64_t begin, std::int64_t end) {
+  return [begin, end](const Tensor& whole) { return Tensor::copy(whole.view().slice(0, begin, end)); };
+}
+
 Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs) {
   for (Tensor& part : theirs) {
     if (part.dtype() != Dtype::f32) part = convert(part, Dtype::f32);

@@ -57,6 +57,9 @@ class TensorNames {
   std::vector<TensorName> all_;
 };
 
+// Some of the rows of a matrix, for add_formed().
+std::function<Tensor(const Tensor&)> matrix_rows(std::int64_t begin, std::int64_t end);
+
 // One of our tensors, in f32, from those of the folder in the order of their names.
 Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs);
 

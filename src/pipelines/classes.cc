@@ -20,14 +20,16 @@ std::vector<double> softmax(std::span<const float> logits) {
 }
 
 std::vector<ClassProbability> most_probable(std::span<const float> logits, const std::vector<std::string>& labels,
-                                            std::int64_t top, bool independent) {
+                                            std::int64_t top, ClassScores scores) {
   std::vector<std::size_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
   order.resize(std::min(order.size(), static_cast<std::size_t>(top)));
-  const std::vector<double> shares = independent ? std::vector<double>() : softmax(logits);
+  std::vector<double> values(logits.begin(), logits.end());
+  if (scores == ClassScores::softmax) values = softmax(logits);
+  if (scores == ClassScores::sigmoid) std::ranges::transform(values, values.begin(), sigmoid);
   std::vector<ClassProbability> found;
-  for (const std::size_t i : order) found.push_back({labels[i], independent ? sigmoid(logits[i]) : shares[i]});
+  for (const std::size_t i : order) found.push_back({labels[i], values[i]});
   return found;
 }
 

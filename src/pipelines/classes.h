@@ -14,9 +14,9 @@ double sigmoid(double x);
 
 std::vector<double> softmax(std::span<const float> logits);
 
-// At most `top` classes, of equal ones the first: the softmax of the logits or, of labels that exclude no other, the
-// sigmoid of each.
+// At most `top` classes, of equal ones the first, with `scores` of the logits: the softmax; of labels that exclude no
+// other the sigmoid of each; of numbers that were learnt the logits themselves.
 std::vector<ClassProbability> most_probable(std::span<const float> logits, const std::vector<std::string>& labels,
-                                            std::int64_t top, bool independent = false);
+                                            std::int64_t top, ClassScores scores = ClassScores::softmax);
 
 }  // namespace qkv::inline pipelines

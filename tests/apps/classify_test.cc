@@ -124,9 +124,9 @@ TEST(ClassifyTexts, AgreesWithThePipelineOfTransformers) {
   expect_answers(folder, "classify ",
                  {{"--model model a", 3, "it must be [2, 12]"},
                   {"--model @tests/golden/bert/tiny a", 3, "ForSequenceClassification"}});
-  put({"cat"}, "regression");
+  put({"cat"}, "ranking");
   expect_answers(folder, "classify --model model a",
-                 {{"", 3, "problem_type must be \"single_label_classification\" or"}});
+                 {{"", 3, "problem_type must be \"single_label_classification\", \"multi"}});
 }
 
 TEST_F(Classify, RefusesInOneLine) {

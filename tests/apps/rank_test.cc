@@ -14,8 +14,9 @@ TEST(Rank, BestFirstInLinesAndJson) {
     std::string input;
     for (const std::string& text : texts) input += text + "\n";
     const std::string command = "rank --model @tests/golden/rank --query=" + query;
-    const Words lines = lines_of(folder.text(command, {.input = input})),
-                json = lines_of(folder.text(command + " --json --top 2", {.input = input}));
+    // Standard error has how much of the longest text was cut off.
+    const Words lines = lines_of(folder.run(command, {.input = input}).out),
+                json = lines_of(folder.run(command + " --json --top 2", {.input = input}).out);
     ASSERT_EQ(lines.size(), texts.size());
     ASSERT_EQ(json.size(), 2u);
     for (std::size_t i = 0; i < lines.size(); ++i) {

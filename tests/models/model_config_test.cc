@@ -28,6 +28,13 @@ const json kConfigs = json::parse(R"({
 "mpnet": {"base": "bert", "_name_or_path": "microsoft/mpnet-base", "architectures": ["MPNetForMaskedLM"],
   "layer_norm_eps": 1e-5, "max_position_embeddings": 514, "model_type": "mpnet", "pad_token_id": 1,
   "relative_attention_num_buckets": 32, "transformers_version": "4.8.2", "type_vocab_size": null, "vocab_size": 30527},
+"modernbert": {"architectures": ["ModernBertForMaskedLM"], "attention_bias": false, "classifier_activation": "gelu",
+  "classifier_bias": false, "classifier_pooling": "mean", "decoder_bias": true, "global_attn_every_n_layers": 3,
+  "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size": 768, "intermediate_size": 1152,
+  "layer_norm_eps": 1e-05, "local_attention": 128, "local_rope_theta": 10000.0, "max_position_embeddings": 8192,
+  "mlp_bias": false, "model_type": "modernbert", "norm_bias": false, "norm_eps": 1e-05, "num_attention_heads": 12,
+  "num_hidden_layers": 22, "pad_token_id": 50283, "position_embedding_type": "absolute", "tie_word_embeddings": true,
+  "vocab_size": 50368},
 "distilbert": {"activation": "gelu", "architectures": ["DistilBertForMaskedLM"], "attention_dropout": 0.1, "dim": 768,
   "dropout": 0.1, "hidden_dim": 3072, "initializer_range": 0.02, "max_position_embeddings": 512,
   "model_type": "distilbert", "n_heads": 12, "n_layers": 6, "pad_token_id": 0, "qa_dropout": 0.1,
@@ -131,6 +138,7 @@ distilbert distilbert-base-uncased = {} => TextEncoder: 6 layers of 768, 512 pos
 distilbert distilbert-base-multilingual-cased = {"output_past": true, "vocab_size": 119547}
     => TextEncoder: 6 layers of 768, 512 positions, 0 types, gelu
 mpnet all-mpnet-base-v2 = {} => TextEncoder: 12 layers of 768, 512 positions, 0 types, gelu
+modernbert ModernBERT-base = {} => TextEncoder: 22 layers of 768, 8192 positions, 0 types, gelu
 opus-mt opus-mt-en-de = {} => TransformerEncoderDecoder: 6 and 6 layers of 512, 512 positions, swish, post norms
 opus-mt opus-mt-tc-big-en-fi = {"activation_function": "relu", "d_model": 1024, "decoder_vocab_size": 58101,
     "max_position_embeddings": 1024, "share_encoder_decoder_embeddings": true}
@@ -168,7 +176,7 @@ smollm2 Qwen3-0.6B = {"model_type": "qwen3", "head_dim": 128, "hidden_size": 102
     "use_sliding_window": false} => LanguageModel: 28 layers of 1024, 16 heads on 8, 8192 positions, rotary 100000 of 128,
     tied
 smollm2 Mixtral-8x7B = {"model_type": "mixtral", "num_local_experts": 8} => model_type is "mixtral"; the supported encoders
-    are "bert", "roberta", "xlm-roberta", "distilbert" and "mpnet"
+    are "bert", "roberta", "xlm-roberta", "distilbert", "mpnet" and "modernbert"
 pythia pythia-160m = {} => LanguageModel: 12 layers of 768, 12 heads on 12, 2048 positions, rotary 10000 of 64, 16 of them
 gemma-2 gemma-2-2b = {} => LanguageModel: 26 layers of 2304, 8 heads on 4, 8192 positions, rotary 10000 of 256, 13 windows,
     tied
@@ -183,6 +191,11 @@ distilbert = {"quantization_config": {"load_in_4bit": true}} => quantization_con
 distilbert = {"activation": "quick_gelu"}
     => activation must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu"
 mpnet = {"relative_attention_num_buckets": 64} => relative_attention_num_buckets must be 32 for this model
+modernbert = {"norm_bias": true} => norm_bias must be false for this model
+modernbert = {"rope_scaling": {"rope_type": "linear"}} => rope_scaling must be null for this model
+modernbert = {"local_attention": 0} => local_attention is 0, must be 1 to 1073741824
+modernbert = {"layer_types": ["full_attention"]} => layer_types must have 22 elements, one for each
+    layer
 bart = {"share_encoder_decoder_embeddings": false} => share_encoder_decoder_embeddings must be true for this model
 opus-mt = {"static_position_embeddings": false} => static_position_embeddings must be true for this model
 mbart = {"tie_word_embeddings": false} => tie_word_embeddings must be true for this model
@@ -193,9 +206,25 @@ mbart = {"tie_word_embeddings": false} => tie_word_embeddings must be true for t
   }
 }
 
+// As its file had it before version 5 of transformers: a window of 64 tokens to both sides, but in every third layer.
+TEST(ModelConfig, LayersOfModernBertAlternate) {
+  const TemporaryFolder folder;
+  folder.put("config.json", config_of("modernbert").dump());
+  const TextEncoderConfig config = TextEncoder::read_config(folder / "");
+  ASSERT_EQ(config.each.size(), 22u);
+  for (std::size_t i = 0; i < config.each.size(); ++i) {
+    const TransformerLayerConfig& layer = config.each[i];
+    EXPECT_EQ(layer.window.has_value(), i % 3 != 0);
+    const AttentionWindow window = layer.window.value_or(AttentionWindow{64, 64});
+    EXPECT_EQ(std::pair(window.left, window.right), std::pair(64l, 64l));
+    EXPECT_EQ(layer.rotary->base, i % 3 == 0 ? 160000 : 10000);
+    EXPECT_EQ(layer.attention_norm, i > 0);
+  }
+}
+
 TEST(ModelConfig, OtherTypesAreRefused) {
-  const std::string encoders = R"("bert", "roberta", "xlm-roberta", "distilbert" and "mpnet")";
-  for (const std::string type : {"gpt_bigcode", "deepseek_v3", "electra", "albert", "deberta-v2", "modernbert"}) {
+  const std::string encoders = R"("bert", "roberta", "xlm-roberta", "distilbert", "mpnet" and "modernbert")";
+  for (const std::string type : {"gpt_bigcode", "deepseek_v3", "electra", "albert", "deberta-v2"}) {
     EXPECT_EQ(opened({{"model_type", type}, {"is_encoder_decoder", false}}),
               "model_type is \"" + type + "\"; the supported encoders are " + encoders);
   }

@@ -3,6 +3,7 @@
 ///   post  y = norm(x + dropout(f(x)))        Source: Vaswani et al., "Attention is all you need" (2017), section 3.1
 ///   pre   y = x + dropout(f(norm(x)))        Source: Xiong et al., "On layer normalization in the Transformer" (2020)
 ///   both  y = x + dropout(after(f(norm(x)))) with a norm of its own after f. Source: Gemma 2 (2024)
+///   none  y = x + dropout(f(x))
 /// Pre with layer scale: y = x + dropout(lambda * f(norm(x))), lambda a number for each column. Source: Touvron et al.,
 /// "Going deeper with image transformers" (2021).
 #pragma once
@@ -22,6 +23,7 @@ enum class NormOrder {
   post,
   pre,
   both,
+  none,
   parallel,  ///< of a layer: one pre-norm residual connection around attention and feed-forward side by side (GPT-J,
              /// 2021)
   parallel_norms,  ///< the same, where feed-forward has a norm of its own (GPT-NeoX, 2022)
@@ -29,7 +31,7 @@ enum class NormOrder {
 
 /// What backward needs of a forward pass.
 struct ResidualSaved {
-  Tensor kept{};   ///< post: x + dropout(f(x)); else norm(x)
+  Tensor kept{};   ///< post: x + dropout(f(x)); else norm(x); none: nothing
   Tensor inner{};  ///< both and layer scale: f(norm(x))
 };
 
@@ -42,8 +44,8 @@ class QKV_API Residual {
   using SublayerBackward =
       std::function<void(const TensorView& input, const TensorView& grad_out, const MutableTensorView& grad_input)>;
 
-  /// Takes the weights of the norm; both: also those of the other one, after.*; layer scale, which is pre alone:
-  /// layer_scale.weight [dim].
+  /// Takes the weights of the norm, if there is one; both: also those of the other one, after.*; layer scale, which is
+  /// pre alone: layer_scale.weight [dim].
   Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope,
            bool layer_scale = false);
 
@@ -59,8 +61,7 @@ class QKV_API Residual {
 
  private:
   NormOrder order_;
-  LayerNorm norm_;
-  std::optional<LayerNorm> after_;
+  std::optional<LayerNorm> norm_, after_;
   std::optional<Parameter> layer_scale_;
 };
 

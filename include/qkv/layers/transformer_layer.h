@@ -36,6 +36,7 @@ struct TransformerLayerConfig {
   /// parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), parallel_norms: ... + feed_forward(norm2(x)); both
   /// without memory.
   NormOrder norm_order = NormOrder::post;
+  bool attention_norm = true;                          ///< false: nothing is normed around self-attention
   Normalization normalization = Normalization::layer;  ///< rms: norms have no bias
   bool layer_scale = false;                            ///< of every sublayer (residual.h); pre alone
   /// As in multi_head_attention.h, the last three of self-attention alone.
@@ -101,8 +102,8 @@ class QKV_API TransformerLayer {
   using Saved = TransformerLayerSaved;
   using Cache = TransformerLayerCache;
 
-  /// Takes self_attn.*, linear1.*, linear2.*, norm1.* and norm2.*; with memory also multihead_attn.* and norm3.*, gated
-  /// linear3.*; parallel has no norm2. Layer scale is that of the norm's scope.
+  /// Takes self_attn.*, linear1.*, linear2.*, norm1.* (unless attention_norm is false) and norm2.*; with memory also
+  /// multihead_attn.* and norm3.*, gated linear3.*; parallel has no norm2. Layer scale is that of the norm's scope.
   TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope = "");
 
   /// x and memory as in multi_head_attention.h. The observer receives what it receives there (its "output" is that of

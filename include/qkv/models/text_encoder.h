@@ -1,7 +1,8 @@
 /// \file
 /// BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
 /// model of this family, and of RoBERTa, XLM-RoBERTa, DistilBERT and MPNet, which are the same with other positions,
-/// without types or with a bias by relative position. Source: Devlin et al., "BERT: Pre-training of deep bidirectional
+/// without types or with a bias by relative position; and of ModernBERT, whose layers are those of today's language
+/// models, with windows to both sides in most. Source: Devlin et al., "BERT: Pre-training of deep bidirectional
 /// Transformers" (2018).
 ///
 ///     TextEncoder model = TextEncoder::load("models/minilm");
@@ -42,7 +43,16 @@ struct TextEncoderConfig {
   /// (relative_table.h). 0: nothing is.
   std::int64_t relative_buckets = 0;
 
-  std::int64_t position_rows() const { return positions + padding + 1; }
+  bool learnt_positions = true;  ///< a table of them
+  /// Of each layer, where it is not as layer() says; then the norm of the embeddings has a bias if layers have, and a
+  /// final norm follows them.
+  std::vector<TransformerLayerConfig> each{};
+
+  std::int64_t position_rows() const { return learnt_positions ? positions + padding + 1 : 0; }
+  /// Post-norm, as BERT has it.
+  TransformerLayerConfig layer() const {
+    return {.model_dim = model_dim, .heads = heads, .ff_dim = ff_dim, .activation = activation, .epsilon = epsilon};
+  }
 };
 
 /// Sequences of tokens, one after the other.
@@ -63,8 +73,8 @@ struct TextEncoderOptions {
 /// Safe for concurrent forward(); only update() modifies it.
 class QKV_API TextEncoder {
  public:
-  /// `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert" or
-  /// "mpnet", and model.safetensors, whose names may begin with "bert." (or the like), or the files that its index
+  /// `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert", "mpnet" or
+  /// "modernbert", and model.safetensors, whose names may begin with "bert." (or the like), or the files that its index
   /// names; the pooler, the heads of pre-training and position_ids are ignored. FormatError, naming the file and what
   /// is wrong, for anything else that is missing, superfluous, of another shape or not supported. Matrices of the
   /// layers are kept as `storage` says (matmul.h).
@@ -75,13 +85,15 @@ class QKV_API TextEncoder {
   /// refused before load() fills the memory.
   static TextEncoderConfig check(const std::string& folder);
 
-  /// Takes embeddings.{word,position}.weight, embeddings.type.weight if there are types, embeddings.norm.*,
-  /// relative_bias.weight [relative_buckets, heads] if there are buckets, and layers.N.* (transformer_layer.h).
+  /// Takes embeddings.word.weight, embeddings.position.weight if positions are learnt, embeddings.type.weight if there
+  /// are types, embeddings.norm.*, relative_bias.weight [relative_buckets, heads] if there are buckets, and layers.N.*
+  /// (transformer_layer.h).
   TextEncoder(const TextEncoderConfig& config, Weights& weights);
 
   /// The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
-  /// The observer receives "embedding" (of words and types), "positions" (with these added), "embedding_norm" and
-  /// "embeddings" (both the input of the layers), then what transformer_layer.h names, as "layers.N.NAME".
+  /// The observer receives "embedding" (of words and types), "positions" (with these added, if they are learnt),
+  /// "embedding_norm" and "embeddings" (both the input of the layers), then what transformer_layer.h names, as
+  /// "layers.N.NAME".
   Tensor forward(const TokenBatch& tokens, const TextEncoderOptions& options = {}, Observer* observer = nullptr) const;
 
   const TextEncoderConfig& config() const { return config_; }
@@ -92,8 +104,8 @@ class QKV_API TextEncoder {
 
  private:
   TextEncoderConfig config_;
-  Embedding word_, position_;
-  std::optional<Embedding> type_;
+  Embedding word_;
+  std::optional<Embedding> position_, type_;
   LayerNorm norm_;
   std::optional<Embedding> relative_;  ///< a row of heads for each bucket
   Encoder encoder_;

@@ -1,6 +1,6 @@
 /// \file
 /// An encoder of texts with a head: what it says of a text, of a pair of texts or of each token. Reads the folders of
-/// transformers' classes for BERT, RoBERTa, XLM-RoBERTa, DistilBERT and MPNet.
+/// transformers' classes for BERT, RoBERTa, XLM-RoBERTa, DistilBERT, MPNet and ModernBERT.
 ///
 ///     TextModel model = TextModel::load("folder", TextTask::sequence_class);
 ///     Tensor logits = model.logits(tokens);   // [batch, labels]
@@ -32,6 +32,7 @@ struct TextHeadConfig {
   TextTask task = TextTask::sequence_class;
   std::int64_t outputs = 0;           ///< logits of a row
   std::vector<std::string> labels{};  ///< of id2label; none for masked words
+  bool pools_mean = false;            ///< a sequence_class reads the mean over tokens instead of the first one
 };
 
 /// Safe for concurrent logits().
@@ -44,7 +45,7 @@ class QKV_API TextModel {
   /// What load() would open, after checking the names, shapes and types of all weights without reading them.
   static TextHeadConfig check(const std::string& folder, TextTask task);
 
-  /// [tokens, outputs], or of a sequence_class [batch, outputs], from the first token of each sequence.
+  /// [tokens, outputs], or of a sequence_class [batch, outputs], from the first token of each sequence, or their mean.
   /// std::invalid_argument as from TextEncoder::forward, and there for a sequence without tokens.
   Tensor logits(const TokenBatch& tokens, const TextEncoderOptions& options = {}) const;
 

@@ -6,10 +6,14 @@
 
 namespace qkv {
 
+/// What becomes of the logits of classes.
+enum class ClassScores { softmax, sigmoid, logits };
+
 /// A class and how probable it is.
 struct ClassProbability {
   std::string label;
-  double probability = 0;  ///< softmax of the logits, or of a text with several labels at once the sigmoid of each
+  /// Softmax of the logits, of a text with several labels at once the sigmoid of each; of a regression the number.
+  double probability = 0;
 };
 
 }  // namespace qkv

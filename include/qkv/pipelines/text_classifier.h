@@ -26,12 +26,13 @@ class QKV_API TextClassifier {
  public:
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json and
   /// tokenizer_config.json (its model_max_length). FormatError as from there, and for a problem_type of config.json
-  /// other than single_label_classification and multi_label_classification. `storage` as in weights.h.
+  /// other than single_label_classification, multi_label_classification and regression. `storage` as in weights.h.
   static TextClassifier load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   /// The `top` most probable classes, falling; of equal ones the first of the model. Probabilities are the sigmoid of
-  /// each logit for multi_label_classification and for one label, else the softmax. A text of more than max_length()
-  /// tokens loses its end. std::invalid_argument if `top` is below 1.
+  /// each logit for multi_label_classification and for one label, else the softmax; of regression the logits stand
+  /// there as they are. A text of more than max_length() tokens loses its end. std::invalid_argument if `top` is
+  /// below 1.
   std::vector<ClassProbability> classify(const std::string& text, std::int64_t top = 1,
                                          const TextEncoderOptions& options = {}) const;
 
@@ -45,12 +46,12 @@ class QKV_API TextClassifier {
   const Tokenizer& tokenizer() const { return tokenizer_; }
 
  private:
-  TextClassifier(TextFolder opened, bool independent);
+  TextClassifier(TextFolder opened, ClassScores scores);
 
   Tokenizer tokenizer_;
   TextModel model_;
   std::size_t max_length_;
-  bool independent_;  // labels exclude no other
+  ClassScores scores_;
 };
 
 }  // namespace qkv

@@ -109,6 +109,10 @@ EncodedText::EncodedText(const TextEncoder& model, const Encoding& text, const T
                            .words = words,
                            .scope = ""};
   attentions_ = encoder_attentions(config, std::move(tokens), std::move(left_out), model.relative_bias());
+  for (const TransformerLayerConfig& layer : config.each) {
+    attentions_.sites[0].windows.push_back(layer.window ? Mask::window(layer.window->left, layer.window->right)
+                                                        : Mask());
+  }
 }
 
 Tensor EncodedText::forward(const LeftOut& more, Observer* observer) const {

@@ -45,7 +45,8 @@ void add_scale_gradient(const Tensor& grad, const Tensor& x, Tensor& gradient) {
 
 Residual::Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope,
                    bool layer_scale)
-    : order_(order), norm_(norm, weights, scope) {
+    : order_(order) {
+  if (order != NormOrder::none) norm_.emplace(norm, weights, scope);
   if (order == NormOrder::both) after_.emplace(norm, weights, scope + kAfter);
   if (!layer_scale) return;
   refuse_unless(order == NormOrder::pre, "residual", "layer scale needs the norm before the sublayer alone (pre)");
@@ -53,8 +54,8 @@ Residual::Residual(const LayerNormConfig& norm, NormOrder order, Weights& weight
 }
 
 Tensor Residual::forward(const TensorView& x, const Sublayer& f, int threads) const {
-  if (order_ == NormOrder::post) return norm_.forward(f(x), x, threads);
-  Tensor y = f(norm_.forward(x, {}, threads));
+  if (order_ == NormOrder::post) return norm_->forward(f(x), x, threads);
+  Tensor y = norm_ ? f(norm_->forward(x, {}, threads)) : f(x);
   if (after_) y = after_->forward(y, {}, threads);
   if (layer_scale_) scale_columns(layer_scale_->value, y);
   add_to(y, x, threads);
@@ -64,8 +65,8 @@ Tensor Residual::forward(const TensorView& x, const Sublayer& f, int threads) co
 Tensor Residual::forward(const TensorView& x, const Sublayer& f, const Dropout& dropout, ResidualSaved& saved,
                          int threads) const {
   const bool post = order_ == NormOrder::post;
-  if (!post) saved.kept = norm_.forward(x, {}, threads);
-  Tensor y = f(post ? x : saved.kept.view());
+  if (!post && norm_) saved.kept = norm_->forward(x, {}, threads);
+  Tensor y = f(post || !norm_ ? x : saved.kept.view());
   if (after_) {
     saved.inner = std::move(y);
     y = after_->forward(saved.inner, {}, threads);
@@ -78,7 +79,7 @@ Tensor Residual::forward(const TensorView& x, const Sublayer& f, const Dropout& 
   drop(dropout, rows, rows, threads);
   if (post) {
     saved.kept = std::move(y);
-    return norm_.add_forward(x, saved.kept, threads);
+    return norm_->add_forward(x, saved.kept, threads);
   }
   add_to(y, x, threads);
   return y;
@@ -88,7 +89,7 @@ void Residual::backward(const TensorView& x, const SublayerBackward& f, const Dr
                         const ResidualSaved& saved, const TensorView& grad_out, Tensor& grad_x, int threads) {
   if (order_ == NormOrder::post) {
     Tensor grad_sum = Tensor::zeros(x.shape(), x.dtype());
-    norm_.backward(saved.kept, grad_out, grad_sum, threads);
+    norm_->backward(saved.kept, grad_out, grad_sum, threads);
     add_to(grad_x, grad_sum, threads);
     f(x, dropout.p > 0 ? dropped(dropout, grad_sum, threads) : std::move(grad_sum), grad_x);
     return;
@@ -105,19 +106,20 @@ void Residual::backward(const TensorView& x, const SublayerBackward& f, const Dr
     if (layer_scale_->has_gradient()) add_scale_gradient(grad_f, saved.inner, layer_scale_->gradient);
     scale_columns(layer_scale_->value, grad_f);
   }
+  if (!norm_) return f(x, grad_f, grad_x);
   Tensor grad_input = Tensor::zeros(x.shape(), x.dtype());
   f(saved.kept, grad_f, grad_input);
-  norm_.backward(x, grad_input, grad_x, threads);
+  norm_->backward(x, grad_input, grad_x, threads);
 }
 
 void Residual::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  norm_.visit(visitor, scope);
+  if (norm_) norm_->visit(visitor, scope);
   if (after_) after_->visit(visitor, scope + kAfter);
   if (layer_scale_) visitor(scope + kLayerScale, *layer_scale_);
 }
 
 void Residual::update(const ParameterUpdater& updater, const std::string& scope) {
-  norm_.update(updater, scope);
+  if (norm_) norm_->update(updater, scope);
   if (after_) after_->update(updater, scope + kAfter);
   if (layer_scale_) updater(scope + kLayerScale, *layer_scale_);
 }

@@ -43,7 +43,8 @@ TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Wei
                             : std::optional<MultiHeadAttention>(std::in_place, attention_config(config), weights,
                                                                 scope + "multihead_attn.")),
       feed_forward_(feed_forward_config(config), weights, scope),
-      self_residual_(norm_config(config), config.norm_order, weights, scope + "norm1.", config.layer_scale),
+      self_residual_(norm_config(config), config.attention_norm ? config.norm_order : NormOrder::none, weights,
+                     scope + "norm1.", config.layer_scale),
       memory_residual_(memory == LayerMemory::absent
                            ? std::nullopt
                            : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order, weights,

@@ -33,15 +33,15 @@ TextEncoderConfig read_bert(const ModelConfig& config) {
   return bert;
 }
 
-TextEncoderConfig read_sizes(const ModelConfig& config) {
+TextEncoderConfig read_sizes(const ModelConfig& config, const SizeKeys& keys) {
   return {.vocab = config.size("vocab_size"),
           .positions = config.size("max_position_embeddings"),
           .model_dim = config.size("hidden_size"),
           .layers = config.layers("num_hidden_layers"),
           .heads = config.heads("num_attention_heads", "hidden_size"),
           .ff_dim = config.size("intermediate_size"),
-          .activation = config.activation("hidden_act"),
-          .epsilon = config.epsilon("layer_norm_eps")};
+          .activation = config.activation(keys.activation),
+          .epsilon = config.epsilon(keys.epsilon)};
 }
 
 void name_bert(const TextEncoderConfig& config, TensorNames& names) {

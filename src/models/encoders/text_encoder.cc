@@ -12,13 +12,10 @@ namespace qkv {
 namespace {
 
 StackConfig stack_config(const TextEncoderConfig& config) {
-  return {.layer = {.model_dim = config.model_dim,
-                    .heads = config.heads,
-                    .ff_dim = config.ff_dim,
-                    .activation = config.activation,
-                    .epsilon = config.epsilon},
+  return {.layer = config.each.empty() ? config.layer() : config.each.front(),
           .layers = config.layers,
-          .final_norm = false};
+          .each = config.each,
+          .final_norm = !config.each.empty()};
 }
 
 // None without rows.
@@ -71,9 +68,11 @@ TextEncoder TextEncoder::load(const std::string& folder, WeightStorage storage) 
 TextEncoder::TextEncoder(const TextEncoderConfig& config, Weights& weights)
     : config_(config),
       word_({.count = config.vocab, .dim = config.model_dim}, weights, "embeddings.word."),
-      position_({.count = config.position_rows(), .dim = config.model_dim}, weights, "embeddings.position."),
+      position_(table_of(config.position_rows(), config.model_dim, weights, "embeddings.position.")),
       type_(table_of(config.types, config.model_dim, weights, "embeddings.type.")),
-      norm_({.dim = config.model_dim, .epsilon = config.epsilon}, weights, "embeddings.norm."),
+      norm_(
+          {.dim = config.model_dim, .epsilon = config.epsilon, .bias = config.each.empty() || config.each.front().bias},
+          weights, "embeddings.norm."),
       relative_(table_of(config.relative_buckets, config.heads, weights, "relative_bias.")),
       encoder_(stack_config(config), weights) {}
 
@@ -86,8 +85,10 @@ Tensor TextEncoder::forward(const TokenBatch& tokens, const TextEncoderOptions& 
   Tensor x = word_.forward(tokens.ids);
   if (type_) type_->add(tokens.types, x);
   receive("embedding", x);
-  position_.add(positions, x);
-  receive("positions", x);
+  if (position_) {
+    position_->add(positions, x);
+    receive("positions", x);
+  }
   x = norm_.forward(x, {}, options.threads);
   receive("embedding_norm", x);
   receive("embeddings", x);
@@ -104,7 +105,7 @@ std::optional<RelativeTable> TextEncoder::relative_bias() const {
 
 void TextEncoder::visit(const ParameterVisitor& visitor) const {
   word_.visit(visitor, "embeddings.word.");
-  position_.visit(visitor, "embeddings.position.");
+  if (position_) position_->visit(visitor, "embeddings.position.");
   if (type_) type_->visit(visitor, "embeddings.type.");
   norm_.visit(visitor, "embeddings.norm.");
   if (relative_) relative_->visit(visitor, "relative_bias.");
@@ -113,7 +114,7 @@ void TextEncoder::visit(const ParameterVisitor& visitor) const {
 
 void TextEncoder::update(const ParameterUpdater& updater) {
   word_.update(updater, "embeddings.word.");
-  position_.update(updater, "embeddings.position.");
+  if (position_) position_->update(updater, "embeddings.position.");
   if (type_) type_->update(updater, "embeddings.type.");
   norm_.update(updater, "embeddings.norm.");
   if (relative_) relative_->update(updater, "relative_bias.");

@@ -68,13 +68,18 @@ TextEncoderFolder::TextEncoderFolder(const std::string& folder, std::optional<Te
       head_config_.labels = json.labels();
       head_config_.outputs = std::ssize(head_config_.labels);
     }
+    if (head_->pooling != nullptr && json.find(head_->pooling)) {
+      const io::JsonValue pooling = json[head_->pooling];
+      head_config_.pools_mean = pooling.string() == "mean";
+      if (!head_config_.pools_mean && pooling.string() != "cls") pooling.refuse("must be \"cls\" or \"mean\"");
+    }
   }
   expect(kind, json.flag("tie_word_embeddings", true));
 }
 
 void TextEncoderFolder::expect(const EncoderKind& kind, bool tied) {
   const std::string whole = kind.prefix;
-  const std::string prefix = tensors_.contains(whole + "embeddings.word_embeddings.weight") ? whole : "";
+  const std::string prefix = tensors_.contains(whole + kind.table) ? whole : "";
   TensorNames names(prefix);
   kind.name(config_, names);
   if (head_ != nullptr) {
@@ -87,14 +92,14 @@ void TextEncoderFolder::expect(const EncoderKind& kind, bool tied) {
     if (head.dense != nullptr) {
       const std::string dense = (head.dense_is_pooler ? prefix : "") + head.dense;
       add("dense.weight", {dim, dim}, dense + ".weight");
-      add("dense.bias", {dim}, dense + ".bias");
+      if (head.has_biases) add("dense.bias", {dim}, dense + ".bias");
     }
     if (head.norm != nullptr) {
       add("norm.weight", {dim}, std::string(head.norm) + ".weight");
-      add("norm.bias", {dim}, std::string(head.norm) + ".bias");
+      if (head.has_biases) add("norm.bias", {dim}, std::string(head.norm) + ".bias");
     }
     const bool is_word = head.task == TextTask::masked_word;
-    const std::string table = prefix + "embeddings.word_embeddings.weight";
+    const std::string table = prefix + kind.table;
     add("out.weight", {outputs, dim}, is_word && tied ? table : out + ".weight");
     add("out.bias", {outputs}, is_word ? head.out_bias : out + ".bias");
     if (is_word && tied) tensors_.tie(out + ".weight", table);

@@ -36,6 +36,21 @@ std::vector<std::int64_t> first_rows(const TensorView& offsets) {
   return rows;
 }
 
+// The mean over the rows of each sequence.
+Tensor mean_rows(const Tensor& hidden, const TensorView& offsets) {
+  const std::int64_t batch = offsets.size(0) - 1, dim = hidden.size(1);
+  Tensor means = Tensor::zeros({batch, dim});
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int32_t begin = offsets.at<std::int32_t>({b}), end = offsets.at<std::int32_t>({b + 1});
+    float* const mean = means.data<float>() + b * dim;
+    for (std::int64_t i = begin; i < end; ++i) {
+      for (std::int64_t e = 0; e < dim; ++e) mean[e] += hidden.data<float>()[i * dim + e];
+    }
+    for (std::int64_t e = 0; e < dim; ++e) mean[e] /= static_cast<float>(end - begin);
+  }
+  return means;
+}
+
 Tensor take_rows(const Tensor& hidden, std::span<const std::int64_t> rows) {
   const std::int64_t dim = hidden.size(1);
   Tensor taken = Tensor::uninitialized({std::ssize(rows), dim});
@@ -73,16 +88,22 @@ TextModel::TextModel(Parts parts)
   const HeadNames& head = parts.folder.head();
   const std::string scope = kHeadScope;
   const std::int64_t dim = encoder.model_dim;
-  if (head.dense != nullptr) dense_.emplace(LinearConfig{.in = dim, .out = dim}, parts.weights, scope + "dense.");
+  if (head.dense != nullptr) {
+    dense_.emplace(LinearConfig{.in = dim, .out = dim, .bias = head.has_biases}, parts.weights, scope + "dense.");
+  }
   if (head.norm != nullptr) {
-    norm_.emplace(LayerNormConfig{.dim = dim, .epsilon = encoder.epsilon}, parts.weights, scope + "norm.");
+    norm_.emplace(LayerNormConfig{.dim = dim, .epsilon = encoder.epsilon, .bias = head.has_biases}, parts.weights,
+                  scope + "norm.");
   }
 }
 
 Tensor TextModel::logits(const TokenBatch& tokens, const TextEncoderOptions& options) const {
   const StopScope stop(options.stop);
   Tensor x = encoder_.forward(tokens, options);
-  if (config_.task == TextTask::sequence_class) x = take_rows(x, first_rows(tokens.offsets));
+  if (config_.task == TextTask::sequence_class) {
+    const std::vector<std::int64_t> first = first_rows(tokens.offsets);
+    x = config_.pools_mean ? mean_rows(x, tokens.offsets) : take_rows(x, first);
+  }
   return head_of(std::move(x), options.threads);
 }
 

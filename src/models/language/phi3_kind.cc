@@ -13,11 +13,6 @@ LanguageModelConfig read_phi3(const ModelConfig& json) {
   return config;
 }
 
-// Some of the rows of a matrix.
-std::function<Tensor(const Tensor&)> matrix_rows(std::int64_t begin, std::int64_t end) {
-  return [begin, end](const Tensor& whole) { return Tensor::copy(whole.view().slice(0, begin, end)); };
-}
-
 void name_phi3(const LanguageModelConfig& config, TensorNames& names) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const TransformerLayerConfig& layer = config.layers[i];

@@ -10,24 +10,27 @@
 
 namespace qkv {
 
-TextClassifier::TextClassifier(TextFolder opened, bool independent)
+TextClassifier::TextClassifier(TextFolder opened, ClassScores scores)
     : tokenizer_(std::move(opened.tokenizer)),
       model_(std::move(opened.model)),
       max_length_(opened.max_length),
-      independent_(independent) {}
+      scores_(scores) {}
 
 TextClassifier TextClassifier::load(const std::string& folder, WeightStorage storage) {
   TextFolder opened = open_text_folder(folder, TextTask::sequence_class, storage);
-  bool independent = opened.model.config().outputs == 1;
+  ClassScores scores = opened.model.config().outputs == 1 ? ClassScores::sigmoid : ClassScores::softmax;
   const io::JsonDocument config = io::JsonDocument::of_config(folder + "/config.json");
   if (const auto problem = config.root().find("problem_type")) {
-    const bool multi = problem->string() == "multi_label_classification";
-    if (!multi && problem->string() != "single_label_classification") {
-      problem->refuse("must be \"single_label_classification\" or \"multi_label_classification\"");
+    const std::string name = problem->string();
+    if (name == "multi_label_classification") {
+      scores = ClassScores::sigmoid;
+    } else if (name == "regression") {
+      scores = ClassScores::logits;
+    } else if (name != "single_label_classification") {
+      problem->refuse("must be \"single_label_classification\", \"multi_label_classification\" or \"regression\"");
     }
-    independent = independent || multi;
   }
-  return TextClassifier(std::move(opened), independent);
+  return TextClassifier(std::move(opened), scores);
 }
 
 std::vector<ClassProbability> TextClassifier::classify(const std::string& text, std::int64_t top,
@@ -48,8 +51,7 @@ std::vector<std::vector<ClassProbability>> TextClassifier::classify(std::span<co
     const auto labels = static_cast<std::size_t>(logits.size(1));
     for (std::int64_t b = 0; b < batch.batch(); ++b) {
       const float* const row = logits.data<float>() + b * logits.size(1);
-      found[first + static_cast<std::size_t>(b)] =
-          most_probable({row, labels}, model_.config().labels, top, independent_);
+      found[first + static_cast<std::size_t>(b)] = most_probable({row, labels}, model_.config().labels, top, scores_);
     }
   });
   return found;

@@ -4,6 +4,8 @@ KIND_N.safetensors, for three shapes of each kind, holds the encoder's weights u
 head's as TASK/NAME, the ids, types and offsets of a ragged batch, and TASK/out and TASK/out_f64, the logits. configs.json
 has the config of each. Every sequence is computed alone; padded on the right with a mask the logits are the same, and on
 the left those of the tasks with logits for each token, where the class takes positions (not DistilBERT): both is asserted here.
+Of ModernBERT, whose windows here are of 4 tokens or 10 and whose third shape pools the mean, also hidden/out and hidden/out_f64, the
+last hidden states.
 """
 
 import json
@@ -20,8 +22,10 @@ SHAPES = [dict(dim=12, layers=2, heads=3, ff=20, vocab=30, act="gelu"), dict(dim
           dict(dim=16, layers=3, heads=4, ff=24, vocab=40, act="gelu")]
 TASKS = {"masked_word": ("MaskedLM", None), "sequence_class": ("SequenceClassification", 3), "pair_score": ("SequenceClassification", 1),
          "token_class": ("TokenClassification", 5), "answer": ("QuestionAnswering", 2)}
-KINDS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "distilbert": "DistilBert", "mpnet": "MPNet"}
+KINDS = {"bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "distilbert": "DistilBert", "mpnet": "MPNet",
+         "modernbert": "ModernBert", "albert": "Albert"}
 LENGTHS = [5, 2, 14, 9]
+MODERN_LENGTHS = [5, 2, 60, 9]
 
 
 def config_of(kind, shape, labels):
@@ -29,12 +33,19 @@ def config_of(kind, shape, labels):
     if kind == "distilbert":
         sizes |= dict(dim=shape["dim"], n_layers=shape["layers"], n_heads=shape["heads"], hidden_dim=shape["ff"],
                       max_position_embeddings=18, activation=shape["act"])
+    elif kind == "modernbert":
+        sizes |= dict(hidden_size=shape["dim"], num_hidden_layers=shape["layers"] + 2, num_attention_heads=shape["heads"],
+                      intermediate_size=shape["ff"], max_position_embeddings=64, hidden_activation=shape["act"],
+                      local_attention=10 if shape["dim"] == 12 else 4, classifier_pooling="mean" if shape["dim"] == 16 else "cls",
+                      eos_token_id=2, bos_token_id=0, cls_token_id=0, sep_token_id=2)
     else:
         sizes |= dict(hidden_size=shape["dim"], num_hidden_layers=shape["layers"], num_attention_heads=shape["heads"],
                       intermediate_size=shape["ff"], max_position_embeddings=18, hidden_act=shape["act"], layer_norm_eps=1e-5)
-    if kind == "bert":
+    if kind in ("bert", "albert"):
         sizes |= dict(type_vocab_size=2)
-    elif kind != "mpnet" and kind != "distilbert":
+    if kind == "albert":
+        sizes |= dict(embedding_size=shape["dim"] // 2 + 1)
+    elif kind in ("roberta", "xlm-roberta"):
         sizes |= dict(type_vocab_size=1)
     return getattr(transformers, KINDS[kind] + "Config")(**sizes)
 
@@ -49,7 +60,7 @@ def parameters_of(model, prefix):
 def logits(model, kind, ids, types, pad=(0, 0)):
     inputs = {"input_ids": torch.nn.functional.pad(ids, pad, value=1)[None],
               "attention_mask": torch.nn.functional.pad(torch.ones_like(ids), pad)[None]}
-    if kind == "bert":
+    if kind in ("bert", "albert"):
         inputs["token_type_ids"] = torch.nn.functional.pad(types, pad)[None]
         inputs["position_ids"] = torch.nn.functional.pad(torch.arange(len(ids)), pad)[None]
     out = model(**inputs)
@@ -63,10 +74,11 @@ def make(kind, number, shape, configs):
     generator = torch.Generator().manual_seed(20261127 + number)
     tensors, base = {}, None
     # No id of padding: RoBERTa's has a position of its own, of which golden/encoders speaks.
-    sequences = [torch.randint(2, shape["vocab"], (n,), generator=generator) for n in LENGTHS]
-    types = [(torch.arange(n) > n // 2).long() if kind == "bert" else torch.zeros(n).long() for n in LENGTHS]
+    lengths = MODERN_LENGTHS if kind == "modernbert" else LENGTHS
+    sequences = [torch.randint(2, shape["vocab"], (n,), generator=generator) for n in lengths]
+    types = [(torch.arange(n) > n // 2).long() if kind in ("bert", "albert") else torch.zeros(n).long() for n in lengths]
     tensors |= {"ids": torch.cat(sequences).int(), "types": torch.cat(types).int(),
-                "offsets": torch.tensor([0, *LENGTHS]).cumsum(0).int()}
+                "offsets": torch.tensor([0, *lengths]).cumsum(0).int()}
     for task, (name, labels) in TASKS.items():
         config = config_of(kind, shape, labels)
         model = getattr(transformers, f"{KINDS[kind]}For{name}")(config).eval()
@@ -87,6 +99,12 @@ def make(kind, number, shape, configs):
             torch.testing.assert_close(logits(model, kind, *pair, (0, 3)), alone, rtol=1e-4, atol=1e-5)
             if kind != "distilbert" and name != "SequenceClassification":
                 torch.testing.assert_close(logits(model, kind, *pair, (3, 0)), alone, rtol=1e-4, atol=1e-5)
+        if kind == "modernbert" and base is weights:
+            with torch.inference_mode():
+                tensors["hidden/out"] = torch.cat([model.model(input_ids=ids[None]).last_hidden_state[0] for ids in sequences])
+                model.double()
+                tensors["hidden/out_f64"] = torch.cat([model.model(input_ids=ids[None]).last_hidden_state[0] for ids in sequences])
+                model.float()
         model.double()
         tensors |= {f"{task}/out": torch.cat(out), f"{task}/out_f64": torch.cat([logits(model, kind, *p) for p in zip(sequences, types)])}
         entry = json.loads(config.to_json_string(use_diff=False))

@@ -21,7 +21,7 @@ for labels in (["cat", "dog", "caf\u00e9"], ["cat"]):
     count = len(labels)
     heads |= {f"{count}/classifier.weight": torch.randn(count, 12, generator=generator),
               f"{count}/classifier.bias": torch.randn(count, generator=generator)}
-    for problem in (None, "single_label_classification", "multi_label_classification"):
+    for problem in (None, "single_label_classification", "multi_label_classification", "regression"):
         config = transformers.BertConfig.from_pretrained(rank, num_labels=count, id2label=dict(enumerate(labels)), problem_type=problem)
         model = transformers.BertForSequenceClassification.from_pretrained(rank, config=config, ignore_mismatched_sizes=True)
         with torch.no_grad():

@@ -42,6 +42,8 @@ inline std::vector<std::pair<std::string, TransformerLayerConfig>> layer_options
       {"pre", {.norm_order = NormOrder::pre}},
       {"pre rms", {.norm_order = NormOrder::pre, .normalization = Normalization::rms}},
       {"both", {.norm_order = NormOrder::both}},
+      {"none", {.norm_order = NormOrder::none}},
+      {"pre without the first", {.norm_order = NormOrder::pre, .attention_norm = false}},
       {"both rms", {.norm_order = NormOrder::both, .normalization = Normalization::rms}},
       {"parallel", {.norm_order = NormOrder::parallel}},
       {"parallel_norms", {.norm_order = NormOrder::parallel_norms}},
@@ -98,6 +100,7 @@ class ReferenceLayer {
  private:
   template <class F>
   Rows residual(const std::string& scope, const Rows& x, const F& f) const {
+    if (config_.norm_order == NormOrder::none || (scope == "norm1." && !config_.attention_norm)) return sum(x, f(x));
     if (config_.norm_order == NormOrder::post) return norm(scope, sum(x, f(x)));
     Rows inner = f(norm(scope, x));
     if (config_.norm_order == NormOrder::both) inner = norm(scope + "after.", inner);
