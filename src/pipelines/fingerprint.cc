@@ -103,6 +103,11 @@ class Fingerprint {
 };
 
 std::string text_of(const TextEncoder& model) { return "text_encoder " + config_text(model.config()); }
+std::string text_of(const TextModel& model) {
+  const auto& [task, outputs, labels, pools_mean] = model.config();
+  return fmt::format("text_model {}task={} outputs={} pools_mean={} labels={}", config_text(model.encoder().config()),
+                     field_text(task), outputs, pools_mean, field_text(labels));
+}
 std::string text_of(const LanguageModel& model) { return "language_model " + config_text(model.config()); }
 std::string text_of(const EncoderDecoder& model) { return "encoder_decoder " + model.config_text(); }
 std::string text_of(const Vit& model) { return "vit " + config_text(model.config()); }
@@ -126,6 +131,16 @@ std::string Embedder::settings(std::size_t max_length) const {
                      static_cast<int>(pooling_), normalize_, include_prompt_, field_text(prompt_),
                      max_length > 0 ? max_length : max_length_, tokenizer_.digest());
 }
+
+std::string Reranker::settings() const {
+  return fmt::format("sigmoid={} max_length={} tokenizer={}", sigmoid_, max_length_, tokenizer_.digest());
+}
+
+std::string TextClassifier::settings() const {
+  return fmt::format("scores={} max_length={} tokenizer={}", field_text(scores_), max_length_, tokenizer_.digest());
+}
+
+std::string FillMask::settings() const { return fmt::format("tokenizer={}", tokenizer_.digest()); }
 
 std::string Generator::settings() const {
   return fmt::format("{}max_length={} max_new_tokens={} min_length={} min_new_tokens={} stop_strings={} tokenizer={}",
@@ -152,8 +167,24 @@ std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& o
 
 std::string fingerprint(const Vit& model, const FingerprintOptions& options) { return fingerprint_of(model, options); }
 
+std::string fingerprint(const TextModel& model, const FingerprintOptions& options) {
+  return fingerprint_of(model, options);
+}
+
 std::string fingerprint(const Embedder& embedder, const FingerprintOptions& options) {
   return fingerprint_of(embedder.model(), options, {embedder.settings(options.max_length)});
+}
+
+std::string fingerprint(const Reranker& reranker, const FingerprintOptions& options) {
+  return fingerprint_of(reranker.model(), options, {reranker.settings()});
+}
+
+std::string fingerprint(const TextClassifier& classifier, const FingerprintOptions& options) {
+  return fingerprint_of(classifier.model(), options, {classifier.settings()});
+}
+
+std::string fingerprint(const FillMask& filler, const FingerprintOptions& options) {
+  return fingerprint_of(filler.model(), options, {filler.settings()});
 }
 
 std::string fingerprint(const Generator& generator, const FingerprintOptions& options) {

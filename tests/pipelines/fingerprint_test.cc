@@ -285,6 +285,55 @@ TEST(Fingerprint, IsThereForEveryKindOfModel) {
   for (const char* folder : {"language/gpt2", "translate/bart"}) expect_changes(folder, true, {beams});
 }
 
+// What a head or the files beside it change, of each pipeline that has one.
+TEST(Fingerprint, OfAHeadKnowsItsWeightsAndItsFolder) {
+  const auto all_of = [](const ChangedFolder& folder) {
+    return std::vector{fingerprint(Reranker::load(folder / "")), fingerprint(TextClassifier::load(folder / "")),
+                       fingerprint(TextModel::load(folder / "", TextTask::sequence_class))};
+  };
+  const auto fill_of = [](const ChangedFolder& folder) {
+    return std::vector{fingerprint(FillMask::load(folder / ""))};
+  };
+  const auto bit_of = [](const char* name) {
+    return [name](const ChangedFolder& folder) {
+      std::map<std::string, Tensor> tensors = folder.tensors();
+      reinterpret_cast<unsigned char*>(tensors.at(name).data<float>())[0] ^= 1;
+      folder.write(tensors);
+    };
+  };
+  const auto shorter = [](const auto& folder) { folder.put("sentence_bert_config.json", R"({"max_seq_length": 7})"); };
+  const auto identity = [](const auto& folder) {
+    folder.put("config_sentence_transformers.json", R"({"activation_fn": "torch.nn.modules.linear.Identity"})");
+  };
+  const auto multi = [](const auto& folder) {
+    folder.edit("config.json", [](json& config) {
+      config["id2label"] = {{"0", "other"}};
+      config["label2id"] = {{"other", 0}};
+    });
+  };
+  const struct {
+    const char* folder;
+    std::function<void(const ChangedFolder&)> change;
+    std::vector<bool> differ;
+  } rows[] = {{"rank", bit_of("classifier.bias"), {true, true, true}},
+              {"rank", bit_of("bert.pooler.dense.weight"), {true, true, true}},
+              {"rank", shorter, {true, true, false}},
+              {"rank", identity, {true, false, false}},
+              {"rank", multi, {true, true, true}},
+              {"fill", bit_of("cls.predictions.bias"), {true}},
+              {"fill", bit_of("cls.predictions.transform.LayerNorm.weight"), {true}},
+              {"fill", [](const auto& folder) { folder.put("README.md", "x"); }, {false}}};
+  for (const auto& row : rows) {
+    const ChangedFolder own(row.folder), other(row.folder);
+    row.change(other);
+    const bool fills = std::string(row.folder) == "fill";
+    const auto before = fills ? fill_of(own) : all_of(own), after = fills ? fill_of(other) : all_of(other);
+    for (std::size_t i = 0; i < row.differ.size(); ++i) {
+      EXPECT_EQ(before[i] != after[i], row.differ[i]) << row.folder << " " << &row - rows << " " << i;
+    }
+  }
+}
+
 TEST(Fingerprint, OfTheEmbedderKnowsTheLengthOfItsCalls) {
   const Embedder embedder = Embedder::load(kGoldenRoot + "encoders/roberta");
   EXPECT_NE(fingerprint(embedder, {.max_length = 5}), fingerprint(embedder));

@@ -53,6 +53,8 @@ class QKV_API TextModel {
   Tensor logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
                    const TextEncoderOptions& options = {}) const;
 
+  /// Of the encoder, then of the head, as head.dense.*, head.norm.* and head.out.*.
+  void visit(const ParameterVisitor& visitor) const;
   const TextHeadConfig& config() const { return config_; }
   const TextEncoder& encoder() const { return encoder_; }
 

@@ -33,6 +33,9 @@ class QKV_API FillMask {
 
   const std::string& mask() const { return mask_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
+  const TextModel& model() const { return model_; }
+  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
+  std::string settings() const;
 
  private:
   FillMask(TextFolder opened, std::string mask);

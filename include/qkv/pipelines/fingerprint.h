@@ -19,10 +19,14 @@
 #include "qkv/models/encoder_decoder.h"
 #include "qkv/models/language_model.h"
 #include "qkv/models/text_encoder.h"
+#include "qkv/models/text_model.h"
 #include "qkv/models/vit.h"
 #include "qkv/pipelines/embedder.h"
+#include "qkv/pipelines/fill_mask.h"
 #include "qkv/pipelines/generator.h"
 #include "qkv/pipelines/picture_classifier.h"
+#include "qkv/pipelines/reranker.h"
+#include "qkv/pipelines/text_classifier.h"
 #include "qkv/pipelines/translator.h"
 
 namespace qkv {
@@ -38,7 +42,11 @@ QKV_API std::string fingerprint(const TextEncoder& model, const FingerprintOptio
 QKV_API std::string fingerprint(const LanguageModel& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Vit& model, const FingerprintOptions& options = {});
+QKV_API std::string fingerprint(const TextModel& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Embedder& embedder, const FingerprintOptions& options = {});
+QKV_API std::string fingerprint(const Reranker& reranker, const FingerprintOptions& options = {});
+QKV_API std::string fingerprint(const TextClassifier& classifier, const FingerprintOptions& options = {});
+QKV_API std::string fingerprint(const FillMask& filler, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Generator& generator, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Translator& translator, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const PictureClassifier& classifier, const FingerprintOptions& options = {});

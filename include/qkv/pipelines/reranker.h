@@ -68,6 +68,8 @@ class QKV_API Reranker {
   std::size_t max_length() const { return max_length_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const TextModel& model() const { return model_; }
+  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
+  std::string settings() const;
 
  private:
   Reranker(TextFolder opened, bool sigmoid);

@@ -129,4 +129,12 @@ Tensor TextModel::head_of(Tensor x, int threads) const {
   return out_.forward(x, threads);
 }
 
+void TextModel::visit(const ParameterVisitor& visitor) const {
+  const std::string scope = kHeadScope;
+  encoder_.visit(visitor);
+  if (dense_) dense_->visit(visitor, scope + "dense.");
+  if (norm_) norm_->visit(visitor, scope + "norm.");
+  out_.visit(visitor, scope + "out.");
+}
+
 }  // namespace qkv

@@ -1,0 +1,202 @@
+/// \file
+/// The library from C99, and from every language that calls C: models by their folder, and attention over arrays.
+///
+///     qkv_model* model;
+///     float row[384];
+///     const char* text = "The cat sat on the mat.";
+///     if (qkv_open("models/minilm", QKV_EMBED, QKV_STORE_F32, &model) != QKV_OK) puts(qkv_message());
+///     if (qkv_embed(model, &text, 1, NULL, row, 384) != QKV_OK) puts(qkv_message());
+///     qkv_close(model);
+///
+/// Errors. Functions that return int return a qkv_status; qkv_message() says in one line what was wrong. The library
+/// throws nothing into C, prints nothing and does not abort. Where a call fails, pointers that it was to fill are NULL
+/// and numbers unspecified.
+/// Texts are UTF-8, end with a NUL byte and stay the caller's; one that is not UTF-8 is QKV_INVALID. What a call gives
+/// back by a pointer to a pointer (texts, labels) is one block of the library's, until qkv_free().
+/// Threads. Any number of threads may use one model at once; results have the same bits as from calls one by one, for
+/// any number of threads. qkv_close() must be the last call on a model. A thread must not be cancelled within a call.
+/// Stability. Names, signatures, structs and numbers of this header are the same in all versions that share MAJOR.MINOR
+/// (tests/c/interface.c, cmake/exports.map). A field that is 0 or NULL means its default.
+#pragma once
+
+#include <stdint.h>
+
+#include "qkv/api.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/// What functions return.
+enum qkv_status {
+  QKV_OK = 0,
+  QKV_INVALID = 1,    ///< an argument: NULL, negative, not UTF-8, of a wrong size, or a model opened for another task
+  QKV_FORMAT = 2,     ///< a file breaks a rule of its format, or is of a kind that the task cannot use
+  QKV_IO = 3,         ///< the operating system refused to read
+  QKV_NO_MEMORY = 4,  ///< memory could not be had
+  QKV_INTERNAL = 5    ///< anything else, which is a fault of the library
+};
+
+/// One line on the last call of this thread that failed; empty if none did. The library's, until the thread's next call
+/// fails or the thread ends.
+QKV_API const char* qkv_message(void);
+
+/// MAJOR.MINOR.PATCH of the library that runs.
+QKV_API const char* qkv_version(void);
+
+/// Threads that calls use, in the whole process; 0: as many as the process may run on. QKV_INVALID below 0 and above
+/// 1024.
+QKV_API int qkv_set_threads(int count);
+
+/// Frees what a call gave back; NULL is fine.
+QKV_API void qkv_free(void* block);
+
+/// What a model is opened for, and which function then takes it.
+enum qkv_task {
+  QKV_EMBED = 0,      ///< qkv_embed(): folders of sentence-transformers (pipelines/embedder.h)
+  QKV_RANK = 1,       ///< qkv_rank(): cross-encoders with one label (pipelines/reranker.h)
+  QKV_CLASSIFY = 2,   ///< qkv_classify(): ForSequenceClassification (pipelines/text_classifier.h)
+  QKV_FILL = 3,       ///< qkv_fill(): ForMaskedLM (pipelines/fill_mask.h)
+  QKV_TRANSLATE = 4,  ///< qkv_translate(): Marian, BART, mBART (pipelines/translator.h)
+  QKV_GENERATE = 5    ///< qkv_generate(): decoder-only models, also as a GGUF file (pipelines/generator.h)
+};
+
+/// How the matrices of a model's layers are kept (matmul.h).
+enum qkv_storage {
+  QKV_STORE_F32 = 0,         ///< as they are
+  QKV_STORE_BF16 = 1,        ///< half the memory
+  QKV_STORE_INT8 = 2,        ///< a quarter
+  QKV_STORE_INT8_GROUPS = 3  ///< 0.28, and closer to F32
+};
+
+/// A model of one task. Immutable.
+typedef struct qkv_model qkv_model;
+
+/// Opens the folder of a model, or ORG/NAME where the cache of the Hugging Face hub has it, never the network. `task`
+/// is a qkv_task, `storage` a qkv_storage (of QKV_FILL: QKV_STORE_F32).
+QKV_API int qkv_open(const char* folder, int task, int storage, qkv_model** model);
+
+/// Frees a model; NULL is fine.
+QKV_API void qkv_close(qkv_model* model);
+
+/// What fixes the bits of the model's results, in one short text: equal fingerprints give equal results, bit for bit
+/// (pipelines/fingerprint.h). Reads all weights. Free it.
+QKV_API int qkv_fingerprint(const qkv_model* model, char** fingerprint);
+
+/// Numbers of an embedding.
+QKV_API int qkv_dim(const qkv_model* model, int64_t* dim);
+
+/// Embeddings of texts into `rows`, [count, dim] row by row, of which the caller has room for `capacity` floats; fewer
+/// than count * dim are QKV_INVALID. `prompt` goes in front of each text; NULL: the folder's own, if it has one. What
+/// exceeds the model's length is cut off.
+QKV_API int qkv_embed(const qkv_model* model, const char* const* texts, int64_t count, const char* prompt, float* rows,
+                      int64_t capacity);
+
+/// How well texts answer a query: `scores` [count], in the order of the texts, and `order` [count], the places of the
+/// texts from the best one on. Either may be NULL. Higher is better; from 0 to 1 unless the folder says otherwise.
+QKV_API int qkv_rank(const qkv_model* model, const char* query, const char* const* texts, int64_t count, float* scores,
+                     int64_t* order);
+
+/// A class of a text or a word for a mask, and its probability from 0 to 1; of a regression its number.
+typedef struct qkv_label {
+  const char* text;
+  double probability;
+} qkv_label;
+
+/// The `top` (1 or more) most probable classes of a text, falling; `count`: how many there are, no more than the model
+/// has. Free `labels`, which holds their texts.
+QKV_API int qkv_classify(const qkv_model* model, const char* text, int64_t top, qkv_label** labels, int64_t* count);
+
+/// The `top` (1 or more) most probable words for each [MASK] or `<mask>` of a text: words [masks * each], those of the
+/// first mask first, falling; `each` is `top`, or less where the vocabulary is smaller. Free `words`, which holds their
+/// texts.
+QKV_API int qkv_fill(const qkv_model* model, const char* text, int64_t top, qkv_label** words, int64_t* masks,
+                     int64_t* each);
+
+/// The best translation of each text, [count]. `beams`, `max_length` (new tokens): 0 for the folder's. What is longer
+/// than the model reads is split into sentences. Free `translations`, which holds the texts.
+QKV_API int qkv_translate(const qkv_model* model, const char* const* texts, int64_t count, int64_t beams,
+                          int64_t max_length, char*** translations);
+
+/// What a prompt becomes (PromptForm of pipelines/generator.h).
+enum qkv_form {
+  QKV_TEXT = 0,  ///< tokens, with those that the tokenizer puts around a text
+  QKV_RAW = 1,   ///< tokens alone
+  QKV_CHAT = 2   ///< what a user says, in the folder's chat template
+};
+
+/// How the next token is chosen.
+enum qkv_choice {
+  QKV_AS_FOLDER = 0,  ///< as generation_config.json says
+  QKV_GREEDY = 1,     ///< the most probable one
+  QKV_SAMPLE = 2      ///< drawn, with the numbers of qkv_generate_options
+};
+
+typedef struct qkv_generate_options {
+  int form;                   ///< a qkv_form
+  int choice;                 ///< a qkv_choice
+  int64_t max_new_tokens;     ///< 0: the folder's, or 256
+  int64_t beams;              ///< 0: the folder's; with on_text or QKV_SAMPLE they must be 1
+  double repetition_penalty;  ///< above 1: tokens that have occurred become less probable; 0: the folder's
+  double temperature;         ///< of QKV_SAMPLE: logits are divided by it; above 0
+  double top_p;               ///< of QKV_SAMPLE: the fewest tokens whose probabilities sum to at least this; 1: all
+  int64_t top_k;              ///< of QKV_SAMPLE: the k most probable tokens; 0: all
+  double min_p;               ///< of QKV_SAMPLE: tokens at least this times as probable as the best; 0: all
+  uint64_t seed;              ///< of QKV_SAMPLE: equal seeds draw equal tokens
+  /// NULL, or called on the calling thread with each new piece of the text, until the call returns. The piece is the
+  /// library's and gone afterwards. Other than 0 ends the text: the call is QKV_OK, its text the pieces so far.
+  int (*on_text)(void* context, const char* piece);
+  void* context;  ///< what on_text gets
+} qkv_generate_options;
+
+/// What the model writes behind a prompt. `options` may be NULL. Free `text`.
+QKV_API int qkv_generate(const qkv_model* model, const char* prompt, const qkv_generate_options* options, char** text);
+
+/// Types of the numbers of an array.
+enum qkv_type {
+  QKV_FLOAT32 = 0,
+  QKV_FLOAT64 = 1,
+  QKV_BFLOAT16 = 2,
+  QKV_FLOAT16 = 3,
+  QKV_UINT8 = 4,
+  QKV_INT32 = 5,
+  QKV_INT64 = 6
+};
+
+/// Numbers in memory of the caller's, aligned to their size.
+typedef struct qkv_array {
+  void* data;              ///< the first number; NULL only for an array without numbers
+  int type;                ///< a qkv_type
+  int rank;                ///< 1 to 16 dimensions
+  const int64_t* shape;    ///< [rank]
+  const int64_t* strides;  ///< [rank], in numbers, not bytes; NULL: row-major
+} qkv_array;
+
+/// Keys j <= i + offset are visible to query i.
+enum qkv_causal {
+  QKV_NOT_CAUSAL = 0,
+  QKV_CAUSAL_TOP_LEFT = 1,     ///< offset 0
+  QKV_CAUSAL_BOTTOM_RIGHT = 2  ///< offset key length - query length, as with a cache
+};
+
+typedef struct qkv_attention_options {
+  double scale;              ///< of the products of queries and keys; 0: 1 / sqrt(head_dim)
+  double soft_cap;           ///< cap * tanh(logits / cap), before bias and mask; 0: off
+  int causal;                ///< a qkv_causal
+  const qkv_array* visible;  ///< QKV_UINT8, 0: hidden; broadcastable to [batch, heads, q_len, k_len]
+  const qkv_array* lengths;  ///< QKV_INT32 or QKV_INT64 [batch]: keys below lengths[sequence] are visible
+  const qkv_array*
+      bias;  ///< added to the logits, of the type of log_sum_exp; broadcastable to [batch, heads, q_len, k_len]
+  const qkv_array* log_sum_exp;  ///< output [..., heads, q_len], QKV_FLOAT32 (QKV_FLOAT64 for such queries)
+} qkv_attention_options;
+
+/// softmax(mask(scale * q k^T + bias)) v into `out`, exactly (attention.h). q [..., heads, q_len, head_dim], k [...,
+/// kv_heads, k_len, head_dim], v [..., kv_heads, k_len, value_dim], out [..., heads, q_len, value_dim]: of one floating
+/// type; out may be QKV_FLOAT32 for all but QKV_FLOAT64. The last stride is 1. A query that sees no key has output 0.
+/// `options` may be NULL. Outputs share no number with an input or each other.
+QKV_API int qkv_attention(const qkv_array* q, const qkv_array* k, const qkv_array* v, const qkv_array* out,
+                          const qkv_attention_options* options);
+
+#ifdef __cplusplus
+}
+#endif
