@@ -1,0 +1,3 @@
+module translate
+
+go 1.19
