@@ -1,0 +1,112 @@
+"""examples/embeddings_server.py: requests at once have the bits of requests one by one; what it refuses."""
+
+import base64
+import concurrent.futures
+import http.client
+import importlib.util
+import json
+import threading
+import time
+from pathlib import Path
+
+import numpy
+import pytest
+import qkv
+
+ROOT = Path(__file__).resolve().parents[2]
+ENCODER = str(ROOT / "tests" / "golden" / "encoders" / "roberta")
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("embeddings_server", ROOT / "examples" / "embeddings_server.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.Handler.log_message = lambda *arguments: None
+    return module
+
+
+@pytest.fixture(scope="module")
+def server(example):
+    with example.Server(("127.0.0.1", 0), ENCODER) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+def post(server, body, path="/v1/embeddings"):
+    connection = http.client.HTTPConnection(*server.server_address, timeout=60)
+    connection.request("POST", path, body if isinstance(body, bytes) else json.dumps(body))
+    answer = connection.getresponse()
+    content = json.loads(answer.read())
+    connection.close()
+    return answer.status, content
+
+
+def rows(server, texts):
+    status, content = post(server, {"input": texts, "model": "any"})
+    assert status == 200, content
+    assert [each["index"] for each in content["data"]] == list(range(len(texts)))
+    return numpy.array([each["embedding"] for each in content["data"]], dtype=numpy.float32)
+
+
+def test_requests_at_once_have_the_bits_of_single_ones(server, monkeypatch):
+    requests = [[f"text {i} {'word ' * (i * j % 11)}" for j in range(1 + i % 4)] for i in range(60)]
+    single = [qkv.Embedder(ENCODER).encode(texts) for texts in requests]
+    batches = []
+
+    def compute(texts):
+        while not batches and server.embed.waiting.qsize() < 20:  # 20 requests wait while the first one is computed
+            time.sleep(0.001)
+        batches.append(len(texts))
+        return server.embedder.encode(texts)
+
+    monkeypatch.setattr(server.embed, "compute", compute)
+    with concurrent.futures.ThreadPoolExecutor(30) as pool:
+        together = list(pool.map(lambda texts: rows(server, texts), requests))
+    for one, other in zip(single, together):
+        assert one.tobytes() == other.tobytes()
+    assert sum(batches) == sum(map(len, requests)) and len(batches) <= len(requests) - 19, batches
+
+
+def test_a_fault_is_500(server, monkeypatch):
+    def compute(texts):
+        raise RuntimeError("no such luck")
+
+    monkeypatch.setattr(server.embed, "compute", compute)
+    assert post(server, {"input": "a"}) == (500, {"error": {"message": "no such luck"}})
+
+
+def test_base64_and_usage(server):
+    status, content = post(server, {"input": "hello there", "encoding_format": "base64"})
+    assert status == 200 and content["usage"]["total_tokens"] == len(server.embedder.tokenizer.encode("hello there").ids)
+    assert base64.b64decode(content["data"][0]["embedding"]) == qkv.Embedder(ENCODER).encode("hello there").tobytes()
+
+
+@pytest.mark.parametrize(
+    "path, body, status, message",
+    [
+        ("/v1/embeddings", b"{", 400, "Expecting property name"),
+        ("/v1/embeddings", b"\xff", 400, "can't decode"),
+        ("/v1/embeddings", [], 400, "must be a JSON object"),
+        ("/v1/embeddings", {}, 400, "input must be a text or a list of texts"),
+        ("/v1/embeddings", {"input": []}, 400, "input must be a text or a list of texts"),
+        ("/v1/embeddings", {"input": ["a", 1]}, 400, "input must be a text or a list of texts"),
+        ("/v1/embeddings", {"input": "\ud800"}, 400, "surrogates not allowed"),
+        ("/v1/chat", {"input": "a"}, 404, "no /v1/chat; there is /v1/embeddings"),
+    ],
+)
+def test_refusals(server, path, body, status, message):
+    found, content = post(server, body, path)
+    assert found == status and message in content["error"]["message"]
+    assert rows(server, ["still there"]).shape[0] == 1
+
+
+def test_a_failure_reaches_every_request_of_its_batch(example):
+    def compute(items):
+        raise RuntimeError(f"{len(items)} items")
+
+    batcher = example.Batcher(compute)
+    with pytest.raises(RuntimeError, match="2 items"):
+        batcher(["a", "b"])
+    batcher.close()
