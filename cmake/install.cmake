@@ -31,6 +31,9 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/qkv-config.cmake" "${CMAKE_CURRENT_BI
 # Places are relative to the file's own: --prefix and DESTDIR may move it.
 set(QKV_PC_FOLDER ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH QKV_PC_INCLUDEDIR ${QKV_PC_FOLDER} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
+if(NOT QKV_CXX_RUNTIME)
+  set(QKV_CXX_RUNTIME stdc++)
+endif()
 configure_file(cmake/qkv.pc.in qkv.pc @ONLY)
 install(FILES "${CMAKE_CURRENT_BINARY_DIR}/qkv.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
