@@ -1,14 +1,14 @@
-"""Embeddings over HTTP, as OpenAI's /v1/embeddings has them: what waits while a batch is computed is the next batch.
+"""Embeddings and ranks over HTTP: /v1/embeddings as OpenAI has it, /rerank as Cohere and Jina have it.
 
-python embeddings_server.py FOLDER [PORT]; to be put behind a proxy that knows TLS and users. A text's embedding has the same
-bits in any batch.
+python embeddings_server.py --embed FOLDER --rank FOLDER [--port PORT]; to be put behind a proxy that knows TLS and users. What
+waits while a batch is computed is the next batch; a result has the same bits in any batch.
 """
 
+import argparse
 import base64
 import http.server
 import json
 import queue
-import sys
 import threading
 from concurrent.futures import Future
 
@@ -67,14 +67,18 @@ def texts_of(value, name):
 class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
-    def __init__(self, address, folder):
-        self.embedder = qkv.Embedder(folder)
+    def __init__(self, address, embedder, ranker):
+        self.embedder = qkv.Embedder(embedder)
+        self.ranker = qkv.text.Reranker(ranker)
         self.embed = Batcher(self.embedder.encode)
+        self.score = Batcher(self.ranker.predict)
+        self.answers = {"/v1/embeddings": self.embeddings, "/rerank": self.rerank}
         super().__init__(address, Handler)
 
     def server_close(self):
         super().server_close()
         self.embed.close()
+        self.score.close()
 
     def embeddings(self, request):
         texts = texts_of(request.get("input"), "input")
@@ -87,13 +91,24 @@ class Server(http.server.ThreadingHTTPServer):
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": str(self.embedder.folder), "usage": usage}
 
+    def rerank(self, request):
+        (query,) = texts_of([request.get("query")], "query")
+        documents = texts_of(request.get("documents"), "documents")
+        top = request.get("top_n", len(documents))
+        if type(top) is not int or top < 1:
+            raise ValueError("top_n must be 1 or more")
+        scores = [float(score) for score in self.score([(query, document) for document in documents])]
+        order = sorted(range(len(scores)), key=lambda index: -scores[index])[:top]
+        results = [{"index": index, "relevance_score": scores[index]} for index in order]
+        return {"results": results, "model": str(self.ranker.folder)}
+
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
 
     def do_POST(self):
-        answers = {"/v1/embeddings": self.server.embeddings}
+        answers = self.server.answers
         try:
             size = int(self.headers.get("Content-Length", 0))
             if not 0 <= size <= LARGEST_BODY:
@@ -120,5 +135,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    with Server(("127.0.0.1", int(sys.argv[2]) if len(sys.argv) > 2 else 8000), sys.argv[1]) as server:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--embed", required=True, help="folder of sentence-transformers")
+    parser.add_argument("--rank", required=True, help="folder of a cross-encoder with one label")
+    parser.add_argument("--port", type=int, default=8000)
+    chosen = parser.parse_args()
+    with Server(("127.0.0.1", chosen.port), chosen.embed, chosen.rank) as server:
         server.serve_forever()

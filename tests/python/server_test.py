@@ -14,6 +14,7 @@ import pytest
 import qkv
 
 ROOT = Path(__file__).resolve().parents[2]
+RANKER = str(ROOT / "tests" / "golden" / "rank")
 ENCODER = str(ROOT / "tests" / "golden" / "encoders" / "roberta")
 
 
@@ -28,7 +29,7 @@ def example():
 
 @pytest.fixture(scope="module")
 def server(example):
-    with example.Server(("127.0.0.1", 0), ENCODER) as server:
+    with example.Server(("127.0.0.1", 0), ENCODER, RANKER) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
         server.shutdown()
@@ -77,6 +78,26 @@ def test_a_fault_is_500(server, monkeypatch):
     assert post(server, {"input": "a"}) == (500, {"error": {"message": "no such luck"}})
 
 
+def test_ranks_at_once_have_the_bits_of_single_ones(server):
+    expected = json.loads((ROOT / "tests" / "golden" / "rank" / "expected.json").read_text())
+    requests = [each for each in expected if each["texts"] and all(map(str.isascii, each["texts"]))] * 8
+
+    def ranked(each):
+        status, content = post(server, {"query": each["query"], "documents": each["texts"]}, "/rerank")
+        assert status == 200, content
+        return content["results"]
+
+    single = [ranked(each) for each in requests]
+    with concurrent.futures.ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(ranked, requests)) == single
+    for each, found in zip(requests, single):
+        assert [result["index"] for result in found] == each["order"]
+        for result in found:
+            assert abs(result["relevance_score"] - each["sigmoid"][result["index"]]) < 1e-5
+    body = {"query": "a", "documents": ["b", "c"], "top_n": 1}
+    assert len(post(server, body, "/rerank")[1]["results"]) == 1
+
+
 def test_base64_and_usage(server):
     status, content = post(server, {"input": "hello there", "encoding_format": "base64"})
     assert status == 200 and content["usage"]["total_tokens"] == len(server.embedder.tokenizer.encode("hello there").ids)
@@ -93,7 +114,10 @@ def test_base64_and_usage(server):
         ("/v1/embeddings", {"input": []}, 400, "input must be a text or a list of texts"),
         ("/v1/embeddings", {"input": ["a", 1]}, 400, "input must be a text or a list of texts"),
         ("/v1/embeddings", {"input": "\ud800"}, 400, "surrogates not allowed"),
-        ("/v1/chat", {"input": "a"}, 404, "no /v1/chat; there is /v1/embeddings"),
+        ("/v1/chat", {"input": "a"}, 404, "no /v1/chat; there is /v1/embeddings, /rerank"),
+        ("/rerank", {"documents": ["a"]}, 400, "query must be a text"),
+        ("/rerank", {"query": "a"}, 400, "documents must be a text or a list of texts"),
+        ("/rerank", {"query": "a", "documents": ["b"], "top_n": 0}, 400, "top_n must be 1 or more"),
     ],
 )
 def test_refusals(server, path, body, status, message):
