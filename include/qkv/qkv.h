@@ -58,7 +58,8 @@ enum qkv_task {
   QKV_CLASSIFY = 2,   ///< qkv_classify(): ForSequenceClassification (pipelines/text_classifier.h)
   QKV_FILL = 3,       ///< qkv_fill(): ForMaskedLM (pipelines/fill_mask.h)
   QKV_TRANSLATE = 4,  ///< qkv_translate(): Marian, BART, mBART (pipelines/translator.h)
-  QKV_GENERATE = 5    ///< qkv_generate(): decoder-only models, also as a GGUF file (pipelines/generator.h)
+  QKV_GENERATE = 5,   ///< qkv_generate(): decoder-only models, also as a GGUF file (pipelines/generator.h)
+  QKV_TAG = 6         ///< qkv_tag(): ForTokenClassification (pipelines/tagger.h)
 };
 
 /// How the matrices of a model's layers are kept (matmul.h).
@@ -73,7 +74,7 @@ enum qkv_storage {
 typedef struct qkv_model qkv_model;
 
 /// Opens the folder of a model, or ORG/NAME where the cache of the Hugging Face hub has it, never the network. `task`
-/// is a qkv_task, `storage` a qkv_storage (of QKV_FILL: QKV_STORE_F32).
+/// is a qkv_task, `storage` a qkv_storage.
 QKV_API int qkv_open(const char* folder, int task, int storage, qkv_model** model);
 
 /// Frees a model; NULL is fine.
@@ -106,6 +107,26 @@ typedef struct qkv_label {
 /// The `top` (1 or more) most probable classes of a text, falling; `count`: how many there are, no more than the model
 /// has. Free `labels`, which holds their texts.
 QKV_API int qkv_classify(const qkv_model* model, const char* text, int64_t top, qkv_label** labels, int64_t* count);
+
+/// How tokens become what is found (pipelines/tagger.h). All but QKV_TOKENS join neighbours of one label.
+enum qkv_aggregation {
+  QKV_TOKENS = 0,   ///< each token
+  QKV_SIMPLE = 1,   ///< each token has its most probable label
+  QKV_FIRST = 2,    ///< a word has the label of its first token
+  QKV_AVERAGE = 3,  ///< a word has the label of the highest mean probability over its tokens
+  QKV_MAX = 4       ///< a word has the label of the token that is surest of its own
+};
+
+/// A part of a text and its label: bytes begin <= i < end of the text, and the label's probability from 0 to 1.
+typedef struct qkv_tagged {
+  const char* label;
+  double score;
+  int64_t begin, end;
+} qkv_tagged;
+
+/// What is found in a text, in its order; `count`: how many there are. `aggregation` is a qkv_aggregation. Free
+/// `found`, which holds the labels.
+QKV_API int qkv_tag(const qkv_model* model, const char* text, int aggregation, qkv_tagged** found, int64_t* count);
 
 /// The `top` (1 or more) most probable words for each [MASK] or `<mask>` of a text: words [masks * each], those of the
 /// first mask first, falling; `each` is `top`, or less where the vocabulary is smaller. Free `words`, which holds their

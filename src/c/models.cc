@@ -11,18 +11,22 @@
 #include "qkv/pipelines/fingerprint.h"
 #include "qkv/pipelines/generator.h"
 #include "qkv/pipelines/reranker.h"
+#include "qkv/pipelines/tagger.h"
 #include "qkv/pipelines/text_classifier.h"
 #include "qkv/pipelines/translator.h"
 
 // In the order of qkv_task.
 struct qkv_model {
-  std::variant<qkv::Embedder, qkv::Reranker, qkv::TextClassifier, qkv::FillMask, qkv::Translator, qkv::Generator> is;
+  std::variant<qkv::Embedder, qkv::Reranker, qkv::TextClassifier, qkv::FillMask, qkv::Translator, qkv::Generator,
+               qkv::Tagger>
+      is;
 };
 
 namespace qkv::inline for_c {
 namespace {
 
-constexpr const char* kTasks[] = {"QKV_EMBED", "QKV_RANK", "QKV_CLASSIFY", "QKV_FILL", "QKV_TRANSLATE", "QKV_GENERATE"};
+constexpr const char* kTasks[] = {"QKV_EMBED",     "QKV_RANK",     "QKV_CLASSIFY", "QKV_FILL",
+                                  "QKV_TRANSLATE", "QKV_GENERATE", "QKV_TAG"};
 static_assert(std::size(kTasks) == std::variant_size_v<decltype(qkv_model::is)>);
 
 constexpr WeightStorage kStorages[] = {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8,
@@ -49,9 +53,10 @@ std::unique_ptr<qkv_model> load(const std::string& name, int task, WeightStorage
       return model(TextClassifier::load(folder, storage));
     case QKV_TRANSLATE:
       return model(Translator::load(folder, storage));
+    case QKV_TAG:
+      return model(Tagger::load(folder, storage));
     default:
-      refuse_unless(storage == WeightStorage::full, "qkv_open", "QKV_FILL needs QKV_STORE_F32");
-      return model(FillMask::load(folder));
+      return model(FillMask::load(folder, storage));
   }
 }
 
@@ -175,6 +180,25 @@ int qkv_classify(const qkv_model* model, const char* text, int64_t top, qkv_labe
     const auto found = classifier.classify(text_of(text, kSubject, "text"), top);
     result = block_of(found);
     classes = std::ssize(found);
+  });
+}
+
+int qkv_tag(const qkv_model* model, const char* text, int aggregation, qkv_tagged** found, int64_t* count) {
+  constexpr const char* kSubject = "qkv_tag";
+  return answer([&] {
+    qkv_tagged*& result = cleared(found, kSubject, "found");
+    std::int64_t& spans = given(count, kSubject, "count");
+    const Tagger& tagger = opened_for<QKV_TAG>(model, kSubject);
+    const std::vector<std::string> own{text_of(text, kSubject, "text")};
+    const int chosen = one_of(aggregation, QKV_MAX + 1, kSubject, "aggregation");
+    const auto tagged = tagger.tag(own, {.aggregation = static_cast<Aggregation>(chosen)});
+    result = block_of<qkv_tagged>(
+        tagged.front(), [](const TaggedSpan& each) -> const std::string& { return each.label; },
+        [](const TaggedSpan& each, const char* label) {
+          return qkv_tagged{label, each.score, static_cast<std::int64_t>(each.span.begin),
+                            static_cast<std::int64_t>(each.span.end)};
+        });
+    spans = std::ssize(tagged.front());
   });
 }
 

@@ -142,6 +142,10 @@ std::string TextClassifier::settings() const {
 
 std::string FillMask::settings() const { return fmt::format("tokenizer={}", tokenizer_.digest()); }
 
+std::string Tagger::settings() const {
+  return fmt::format("max_length={} tokenizer={}", max_length_, tokenizer_.digest());
+}
+
 std::string Generator::settings() const {
   return fmt::format("{}max_length={} max_new_tokens={} min_length={} min_new_tokens={} stop_strings={} tokenizer={}",
                      search_text(defaults_), field_text(lengths_.max_length), field_text(lengths_.max_new_tokens),
@@ -185,6 +189,10 @@ std::string fingerprint(const TextClassifier& classifier, const FingerprintOptio
 
 std::string fingerprint(const FillMask& filler, const FingerprintOptions& options) {
   return fingerprint_of(filler.model(), options, {filler.settings()});
+}
+
+std::string fingerprint(const Tagger& tagger, const FingerprintOptions& options) {
+  return fingerprint_of(tagger.model(), options, {tagger.settings()});
 }
 
 std::string fingerprint(const Generator& generator, const FingerprintOptions& options) {

@@ -10,14 +10,22 @@
 
 SAME(status,
      QKV_OK == 0 && QKV_INVALID == 1 && QKV_FORMAT == 2 && QKV_IO == 3 && QKV_NO_MEMORY == 4 && QKV_INTERNAL == 5);
-SAME(task,
-     QKV_EMBED == 0 && QKV_RANK == 1 && QKV_CLASSIFY == 2 && QKV_FILL == 3 && QKV_TRANSLATE == 4 && QKV_GENERATE == 5);
+SAME(task, QKV_EMBED == 0 && QKV_RANK == 1 && QKV_CLASSIFY == 2 && QKV_FILL == 3 && QKV_TRANSLATE == 4 &&
+               QKV_GENERATE == 5 && QKV_TAG == 6);
 SAME(storage, QKV_STORE_F32 == 0 && QKV_STORE_BF16 == 1 && QKV_STORE_INT8 == 2 && QKV_STORE_INT8_GROUPS == 3);
 SAME(form, QKV_TEXT == 0 && QKV_RAW == 1 && QKV_CHAT == 2);
 SAME(choice, QKV_AS_FOLDER == 0 && QKV_GREEDY == 1 && QKV_SAMPLE == 2);
 SAME(type, QKV_FLOAT32 == 0 && QKV_FLOAT64 == 1 && QKV_BFLOAT16 == 2 && QKV_FLOAT16 == 3 && QKV_UINT8 == 4 &&
                QKV_INT32 == 5 && QKV_INT64 == 6);
 SAME(causal, QKV_NOT_CAUSAL == 0 && QKV_CAUSAL_TOP_LEFT == 1 && QKV_CAUSAL_BOTTOM_RIGHT == 2);
+
+SAME(aggregation, QKV_TOKENS == 0 && QKV_SIMPLE == 1 && QKV_FIRST == 2 && QKV_AVERAGE == 3 && QKV_MAX == 4);
+
+AT(qkv_tagged, label, 0);
+AT(qkv_tagged, score, 8);
+AT(qkv_tagged, begin, 16);
+AT(qkv_tagged, end, 24);
+SAME(size_of_tagged, sizeof(qkv_tagged) == 32);
 
 AT(qkv_label, text, 0);
 AT(qkv_label, probability, 8);
@@ -64,6 +72,7 @@ int (*const dim)(const qkv_model*, int64_t*) = qkv_dim;
 int (*const embed)(const qkv_model*, const char* const*, int64_t, const char*, float*, int64_t) = qkv_embed;
 int (*const rank)(const qkv_model*, const char*, const char* const*, int64_t, float*, int64_t*) = qkv_rank;
 int (*const classify)(const qkv_model*, const char*, int64_t, qkv_label**, int64_t*) = qkv_classify;
+int (*const tag)(const qkv_model*, const char*, int, qkv_tagged**, int64_t*) = qkv_tag;
 int (*const fill)(const qkv_model*, const char*, int64_t, qkv_label**, int64_t*, int64_t*) = qkv_fill;
 int (*const translate)(const qkv_model*, const char* const*, int64_t, int64_t, int64_t, char***) = qkv_translate;
 int (*const generate)(const qkv_model*, const char*, const qkv_generate_options*, char**) = qkv_generate;

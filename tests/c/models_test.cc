@@ -66,6 +66,32 @@ TEST(CModels, FillAsTransformers) {
   }
 }
 
+TEST(CModels, TagAsTransformers) {
+  const std::map<std::string, int> aggregations{
+      {"none", QKV_TOKENS}, {"simple", QKV_SIMPLE}, {"first", QKV_FIRST}, {"average", QKV_AVERAGE}, {"max", QKV_MAX}};
+  const CModel model("tags", QKV_TAG);
+  int rows = 0;
+  for (const json& row : golden_json("tags/expected.json")) {
+    const std::string text = row["text"];
+    const bool is_ascii = std::ranges::all_of(text, [](char c) { return c >= 0; });  // bytes here, characters there
+    if (row["kind"] != "bert" || !is_ascii) continue;
+    ++rows;
+    qkv_tagged* found = nullptr;
+    std::int64_t count = 0;
+    ASSERT_EQ(qkv_tag(model.get(), text.c_str(), aggregations.at(row["strategy"]), &found, &count), QKV_OK);
+    ASSERT_EQ(count, std::ssize(row["found"]));
+    for (std::int64_t i = 0; i < count; ++i) {
+      const json& wanted = row["found"][static_cast<std::size_t>(i)];
+      EXPECT_EQ(found[i].label, wanted["label"].get<std::string>());
+      EXPECT_NEAR(found[i].score, wanted["score"].get<double>(), 1e-5);
+      EXPECT_EQ(found[i].begin, wanted["start"]);
+      EXPECT_EQ(found[i].end, wanted["end"]);
+    }
+    qkv_free(found);
+  }
+  EXPECT_GE(rows, 5);
+}
+
 TEST(CModels, WriteAsTransformersPieceByPiece) {
   const CModel model("language/gpt2", QKV_GENERATE);
   for (const json& wanted : golden_json("language/gpt2_text.json")) {
@@ -173,7 +199,8 @@ TEST(CModels, HaveFingerprints) {
                                    {"rank", QKV_CLASSIFY},
                                    {"fill", QKV_FILL},
                                    {"translate/opus_text", QKV_TRANSLATE},
-                                   {"language/gpt2", QKV_GENERATE}}) {
+                                   {"language/gpt2", QKV_GENERATE},
+                                   {"tags", QKV_TAG}}) {
     const CModel model(name, task);
     char* text = nullptr;
     ASSERT_EQ(qkv_fingerprint(model.get(), &text), QKV_OK) << qkv_message();

@@ -26,6 +26,7 @@
 #include "qkv/pipelines/generator.h"
 #include "qkv/pipelines/picture_classifier.h"
 #include "qkv/pipelines/reranker.h"
+#include "qkv/pipelines/tagger.h"
 #include "qkv/pipelines/text_classifier.h"
 #include "qkv/pipelines/translator.h"
 
@@ -47,6 +48,7 @@ QKV_API std::string fingerprint(const Embedder& embedder, const FingerprintOptio
 QKV_API std::string fingerprint(const Reranker& reranker, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const TextClassifier& classifier, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const FillMask& filler, const FingerprintOptions& options = {});
+QKV_API std::string fingerprint(const Tagger& tagger, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Generator& generator, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Translator& translator, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const PictureClassifier& classifier, const FingerprintOptions& options = {});

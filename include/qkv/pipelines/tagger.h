@@ -62,6 +62,8 @@ class QKV_API Tagger {
   std::size_t max_length() const { return max_length_; }
   const TextModel& model() const { return model_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
+  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
+  std::string settings() const;
 
  private:
   explicit Tagger(TextFolder opened);
