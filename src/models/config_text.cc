@@ -87,13 +87,14 @@ std::string config_text(const ImageProcessorConfig& config) {
 std::string config_text(const TextEncoderConfig& config) {
   const auto fields = [](const TextEncoderConfig& of) {
     const auto& [vocab, positions, types, model_dim, layers, heads, ff_dim, activation, epsilon, padding,
-                 relative_buckets, learnt_positions, each] = of;
+                 relative_buckets, learnt_positions, each, embedding_dim, shares_layer] = of;
     return std::tie(vocab, positions, types, model_dim, layers, heads, ff_dim, activation, epsilon, padding,
-                    relative_buckets, learnt_positions, each);
+                    relative_buckets, learnt_positions, each, embedding_dim, shares_layer);
   };
-  return changed_fields({"vocab", "positions", "types", "model_dim", "layers", "heads", "ff_dim", "activation",
-                         "epsilon", "padding", "relative_buckets", "learnt_positions", "each"},
-                        fields(config), fields({}));
+  return changed_fields(
+      {"vocab", "positions", "types", "model_dim", "layers", "heads", "ff_dim", "activation", "epsilon", "padding",
+       "relative_buckets", "learnt_positions", "each", "embedding_dim", "shares_layer"},
+      fields(config), fields({}));
 }
 
 std::string config_text(const LanguageModelConfig& config) {

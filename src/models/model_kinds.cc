@@ -23,6 +23,7 @@ std::vector<ModelKind>& kinds() {
                                     {"distilbert", &kDistilBert},
                                     {"mpnet", &kMpnet},
                                     {"modernbert", &kModernBert},
+                                    {"albert", &kAlbert},
                                     {"marian", &kMarian},
                                     {"bart", &kBart},
                                     {"mbart", &kMBart},

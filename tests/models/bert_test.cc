@@ -169,7 +169,7 @@ TEST(TextEncoderFolder, EveryBrokenRuleOfTheConfigIsNamed) {
     => hidden_act must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu"
 /hidden_act = null => hidden_act must be a string, is null
 /model_type = "gpt2"
-    => model_type is "gpt2"; the supported encoders are "bert", "roberta", "xlm-roberta", "distilbert", "mpnet" and "modernbert"
+    => model_type is "gpt2"; the supported encoders are "bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert" and "albert"
 /model_type = 1 => model_type must be a string, is number
 /position_embedding_type = "relative_key" => position_embedding_type must be "absolute" for this model
 /is_decoder = true => is_decoder must be false for this model

@@ -28,6 +28,9 @@ const json kConfigs = json::parse(R"({
 "mpnet": {"base": "bert", "_name_or_path": "microsoft/mpnet-base", "architectures": ["MPNetForMaskedLM"],
   "layer_norm_eps": 1e-5, "max_position_embeddings": 514, "model_type": "mpnet", "pad_token_id": 1,
   "relative_attention_num_buckets": 32, "transformers_version": "4.8.2", "type_vocab_size": null, "vocab_size": 30527},
+"albert": {"base": "bert", "architectures": ["AlbertForMaskedLM"], "down_scale_factor": 1, "embedding_size": 128,
+  "gap_size": 0, "hidden_act": "gelu_new", "inner_group_num": 1, "model_type": "albert", "net_structure_type": 0,
+  "num_hidden_groups": 1, "num_memory_blocks": 0, "vocab_size": 30000},
 "modernbert": {"architectures": ["ModernBertForMaskedLM"], "attention_bias": false, "classifier_activation": "gelu",
   "classifier_bias": false, "classifier_pooling": "mean", "decoder_bias": true, "global_attn_every_n_layers": 3,
   "global_rope_theta": 160000.0, "hidden_activation": "gelu", "hidden_size": 768, "intermediate_size": 1152,
@@ -138,6 +141,7 @@ distilbert distilbert-base-uncased = {} => TextEncoder: 6 layers of 768, 512 pos
 distilbert distilbert-base-multilingual-cased = {"output_past": true, "vocab_size": 119547}
     => TextEncoder: 6 layers of 768, 512 positions, 0 types, gelu
 mpnet all-mpnet-base-v2 = {} => TextEncoder: 12 layers of 768, 512 positions, 0 types, gelu
+albert albert-base-v2 = {} => TextEncoder: 12 layers of 768, 512 positions, 2 types, gelu_new
 modernbert ModernBERT-base = {} => TextEncoder: 22 layers of 768, 8192 positions, 0 types, gelu
 opus-mt opus-mt-en-de = {} => TransformerEncoderDecoder: 6 and 6 layers of 512, 512 positions, swish, post norms
 opus-mt opus-mt-tc-big-en-fi = {"activation_function": "relu", "d_model": 1024, "decoder_vocab_size": 58101,
@@ -176,7 +180,7 @@ smollm2 Qwen3-0.6B = {"model_type": "qwen3", "head_dim": 128, "hidden_size": 102
     "use_sliding_window": false} => LanguageModel: 28 layers of 1024, 16 heads on 8, 8192 positions, rotary 100000 of 128,
     tied
 smollm2 Mixtral-8x7B = {"model_type": "mixtral", "num_local_experts": 8} => model_type is "mixtral"; the supported encoders
-    are "bert", "roberta", "xlm-roberta", "distilbert", "mpnet" and "modernbert"
+    are "bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert" and "albert"
 pythia pythia-160m = {} => LanguageModel: 12 layers of 768, 12 heads on 12, 2048 positions, rotary 10000 of 64, 16 of them
 gemma-2 gemma-2-2b = {} => LanguageModel: 26 layers of 2304, 8 heads on 4, 8192 positions, rotary 10000 of 256, 13 windows,
     tied
@@ -191,6 +195,7 @@ distilbert = {"quantization_config": {"load_in_4bit": true}} => quantization_con
 distilbert = {"activation": "quick_gelu"}
     => activation must be "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "swish" or "silu", is "quick_gelu"
 mpnet = {"relative_attention_num_buckets": 64} => relative_attention_num_buckets must be 32 for this model
+albert = {"num_hidden_groups": 2} => num_hidden_groups must be 1 for this model
 modernbert = {"norm_bias": true} => norm_bias must be false for this model
 modernbert = {"rope_scaling": {"rope_type": "linear"}} => rope_scaling must be null for this model
 modernbert = {"local_attention": 0} => local_attention is 0, must be 1 to 1073741824
@@ -223,8 +228,8 @@ TEST(ModelConfig, LayersOfModernBertAlternate) {
 }
 
 TEST(ModelConfig, OtherTypesAreRefused) {
-  const std::string encoders = R"("bert", "roberta", "xlm-roberta", "distilbert", "mpnet" and "modernbert")";
-  for (const std::string type : {"gpt_bigcode", "deepseek_v3", "electra", "albert", "deberta-v2"}) {
+  const std::string encoders = R"("bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert" and "albert")";
+  for (const std::string type : {"gpt_bigcode", "deepseek_v3", "electra", "deberta", "deberta-v2"}) {
     EXPECT_EQ(opened({{"model_type", type}, {"is_encoder_decoder", false}}),
               "model_type is \"" + type + "\"; the supported encoders are " + encoders);
   }

@@ -52,7 +52,7 @@ struct HeadFolder : TemporaryFolder {
 QKV_ON_EACH_TARGET(TextHeads);
 
 TEST_P(TextHeads, AgreeWithTransformers) {
-  for (const std::string kind : {"bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert"}) {
+  for (const std::string kind : {"bert", "roberta", "xlm-roberta", "distilbert", "mpnet", "modernbert", "albert"}) {
     for (int shape = 0; shape < 3; ++shape) {
       for (const auto& [name, task] : kTasks) {
         const std::string model = fmt::format("{}_{}", kind, shape), out = name + std::string("/out");

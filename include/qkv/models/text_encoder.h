@@ -2,8 +2,8 @@
 /// BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
 /// model of this family, and of RoBERTa, XLM-RoBERTa, DistilBERT and MPNet, which are the same with other positions,
 /// without types or with a bias by relative position; and of ModernBERT, whose layers are those of today's language
-/// models, with windows to both sides in most. Source: Devlin et al., "BERT: Pre-training of deep bidirectional
-/// Transformers" (2018).
+/// models, with windows to both sides in most, and ALBERT, whose layers are one. Source: Devlin et al., "BERT:
+/// Pre-training of deep bidirectional Transformers" (2018).
 ///
 ///     TextEncoder model = TextEncoder::load("models/minilm");
 ///     Tensor hidden = model.forward(tokens);   // [tokens, model_dim], one row per token of the ragged batch
@@ -20,6 +20,7 @@
 #include "qkv/attention/relative_table.h"
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/layer_norm.h"
+#include "qkv/layers/linear.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/transformer.h"
 #include "qkv/observer.h"
@@ -48,6 +49,11 @@ struct TextEncoderConfig {
   /// final norm follows them.
   std::vector<TransformerLayerConfig> each{};
 
+  /// ALBERT: columns of the tables, which a projection brings to model_dim; 0: model_dim, without one.
+  std::int64_t embedding_dim = 0;
+  bool shares_layer = false;  ///< ALBERT: all layers are the first one, whose weights are there once
+
+  std::int64_t embedding_columns() const { return embedding_dim == 0 ? model_dim : embedding_dim; }
   std::int64_t position_rows() const { return learnt_positions ? positions + padding + 1 : 0; }
   /// Post-norm, as BERT has it.
   TransformerLayerConfig layer() const {
@@ -73,11 +79,11 @@ struct TextEncoderOptions {
 /// Safe for concurrent forward(); only update() modifies it.
 class QKV_API TextEncoder {
  public:
-  /// `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert", "mpnet" or
-  /// "modernbert", and model.safetensors, whose names may begin with "bert." (or the like), or the files that its index
-  /// names; the pooler, the heads of pre-training and position_ids are ignored. FormatError, naming the file and what
-  /// is wrong, for anything else that is missing, superfluous, of another shape or not supported. Matrices of the
-  /// layers are kept as `storage` says (matmul.h).
+  /// `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert", "mpnet",
+  /// "modernbert" or "albert", and model.safetensors, whose names may begin with "bert." (or the like), or the files
+  /// that its index names; the pooler, the heads of pre-training and position_ids are ignored. FormatError, naming the
+  /// file and what is wrong, for anything else that is missing, superfluous, of another shape or not supported.
+  /// Matrices of the layers are kept as `storage` says (matmul.h).
   static TextEncoder load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   /// What its config.json says.
   static TextEncoderConfig read_config(const std::string& folder);
@@ -86,8 +92,8 @@ class QKV_API TextEncoder {
   static TextEncoderConfig check(const std::string& folder);
 
   /// Takes embeddings.word.weight, embeddings.position.weight if positions are learnt, embeddings.type.weight if there
-  /// are types, embeddings.norm.*, relative_bias.weight [relative_buckets, heads] if there are buckets, and layers.N.*
-  /// (transformer_layer.h).
+  /// are types, embeddings.norm.*, embeddings.projection.* if there is an embedding_dim, relative_bias.weight
+  /// [relative_buckets, heads] if there are buckets, and layers.N.* (transformer_layer.h).
   TextEncoder(const TextEncoderConfig& config, Weights& weights);
 
   /// The last hidden states. std::invalid_argument if an id or a type is not in its table, or a sequence is too long.
@@ -107,6 +113,7 @@ class QKV_API TextEncoder {
   Embedding word_;
   std::optional<Embedding> position_, type_;
   LayerNorm norm_;
+  std::optional<Linear> projection_;
   std::optional<Embedding> relative_;  ///< a row of heads for each bucket
   Encoder encoder_;
 };

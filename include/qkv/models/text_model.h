@@ -1,6 +1,6 @@
 /// \file
 /// An encoder of texts with a head: what it says of a text, of a pair of texts or of each token. Reads the folders of
-/// transformers' classes for BERT, RoBERTa, XLM-RoBERTa, DistilBERT, MPNet and ModernBERT.
+/// transformers' classes for BERT, RoBERTa, XLM-RoBERTa, DistilBERT, MPNet, ModernBERT and ALBERT.
 ///
 ///     TextModel model = TextModel::load("folder", TextTask::sequence_class);
 ///     Tensor logits = model.logits(tokens);   // [batch, labels]

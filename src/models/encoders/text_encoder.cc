@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 
 #include "core/refuse.h"
 #include "models/encoders/text_encoder_folder.h"
@@ -13,10 +14,27 @@ namespace {
 
 StackConfig stack_config(const TextEncoderConfig& config) {
   return {.layer = config.each.empty() ? config.layer() : config.each.front(),
-          .layers = config.layers,
+          .layers = config.shares_layer ? 1 : config.layers,
           .each = config.each,
           .final_norm = !config.each.empty()};
 }
+
+// Passes on what the one layer of a stack says as if it were of layer `number`.
+class NumberedLayer : public Observer {
+ public:
+  NumberedLayer(Observer* to, std::int64_t number) : to_(to), scope_(fmt::format("layers.{}.", number)) {}
+  bool wants(std::string_view name) const override { return to_->wants(renamed(name)); }
+  void receive(std::string_view name, const TensorView& value) override { to_->receive(renamed(name), value); }
+
+ private:
+  std::string renamed(std::string_view name) const {
+    constexpr std::string_view kFirst = "layers.0.";
+    return scope_ + std::string(name.starts_with(kFirst) ? name.substr(kFirst.size()) : name);
+  }
+
+  Observer* to_;
+  std::string scope_;
+};
 
 // None without rows.
 std::optional<Embedding> table_of(std::int64_t rows, std::int64_t dim, Weights& weights, const std::string& scope) {
@@ -67,12 +85,18 @@ TextEncoder TextEncoder::load(const std::string& folder, WeightStorage storage) 
 
 TextEncoder::TextEncoder(const TextEncoderConfig& config, Weights& weights)
     : config_(config),
-      word_({.count = config.vocab, .dim = config.model_dim}, weights, "embeddings.word."),
-      position_(table_of(config.position_rows(), config.model_dim, weights, "embeddings.position.")),
-      type_(table_of(config.types, config.model_dim, weights, "embeddings.type.")),
-      norm_(
-          {.dim = config.model_dim, .epsilon = config.epsilon, .bias = config.each.empty() || config.each.front().bias},
-          weights, "embeddings.norm."),
+      word_({.count = config.vocab, .dim = config.embedding_columns()}, weights, "embeddings.word."),
+      position_(table_of(config.position_rows(), config.embedding_columns(), weights, "embeddings.position.")),
+      type_(table_of(config.types, config.embedding_columns(), weights, "embeddings.type.")),
+      norm_({.dim = config.embedding_columns(),
+             .epsilon = config.epsilon,
+             .bias = config.each.empty() || config.each.front().bias},
+            weights, "embeddings.norm."),
+      projection_(config.embedding_dim == 0
+                      ? std::nullopt
+                      : std::optional<Linear>(std::in_place,
+                                              LinearConfig{.in = config.embedding_dim, .out = config.model_dim},
+                                              weights, "embeddings.projection.")),
       relative_(table_of(config.relative_buckets, config.heads, weights, "relative_bias.")),
       encoder_(stack_config(config), weights) {}
 
@@ -91,11 +115,21 @@ Tensor TextEncoder::forward(const TokenBatch& tokens, const TextEncoderOptions& 
   }
   x = norm_.forward(x, {}, options.threads);
   receive("embedding_norm", x);
+  if (projection_) x = projection_->forward(x, options.threads);
   receive("embeddings", x);
   const std::optional<RelativeTable> relative = relative_bias();
   const MultiHeadAttentionOptions attention{.bias = relative ? Bias::table(*relative) : Bias(),
                                             .threads = options.threads};
-  return encoder_.run({{x, tokens.offsets}, attention}, observer, {.self = options.masks});
+  if (!config_.shares_layer) return encoder_.run({{x, tokens.offsets}, attention}, observer, {.self = options.masks});
+  const auto masks = static_cast<std::int64_t>(options.masks.size());
+  refuse_unless(masks == 0 || masks == config_.layers, "bert", "{} layers need as many masks, got {}", config_.layers,
+                masks);
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    NumberedLayer numbered(observer, i);
+    const auto own = masks == 0 ? options.masks : options.masks.subspan(static_cast<std::size_t>(i), 1);
+    x = encoder_.run({{x, tokens.offsets}, attention}, observer == nullptr ? nullptr : &numbered, {.self = own});
+  }
+  return x;
 }
 
 std::optional<RelativeTable> TextEncoder::relative_bias() const {
@@ -108,6 +142,7 @@ void TextEncoder::visit(const ParameterVisitor& visitor) const {
   if (position_) position_->visit(visitor, "embeddings.position.");
   if (type_) type_->visit(visitor, "embeddings.type.");
   norm_.visit(visitor, "embeddings.norm.");
+  if (projection_) projection_->visit(visitor, "embeddings.projection.");
   if (relative_) relative_->visit(visitor, "relative_bias.");
   encoder_.visit(visitor);
 }
@@ -117,6 +152,7 @@ void TextEncoder::update(const ParameterUpdater& updater) {
   if (position_) position_->update(updater, "embeddings.position.");
   if (type_) type_->update(updater, "embeddings.type.");
   norm_.update(updater, "embeddings.norm.");
+  if (projection_) projection_->update(updater, "embeddings.projection.");
   if (relative_) relative_->update(updater, "relative_bias.");
   encoder_.update(updater);
 }

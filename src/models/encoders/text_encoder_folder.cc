@@ -85,22 +85,23 @@ void TextEncoderFolder::expect(const EncoderKind& kind, bool tied) {
   if (head_ != nullptr) {
     const HeadNames& head = *head_;
     const std::string ours = kHeadScope, out = head.out;
-    const std::int64_t dim = config_.model_dim, outputs = head_config_.outputs;
+    const bool is_word = head.task == TextTask::masked_word;
+    const std::int64_t dim = config_.model_dim, outputs = head_config_.outputs,
+                       narrow = is_word ? config_.embedding_columns() : dim;
     const auto add = [&](const std::string& name, const Dims& shape, const std::string& theirs) {
       names.add_head(ours + name, shape, {}, theirs);
     };
     if (head.dense != nullptr) {
       const std::string dense = (head.dense_is_pooler ? prefix : "") + head.dense;
-      add("dense.weight", {dim, dim}, dense + ".weight");
-      if (head.has_biases) add("dense.bias", {dim}, dense + ".bias");
+      add("dense.weight", {narrow, dim}, dense + ".weight");
+      if (head.has_biases) add("dense.bias", {narrow}, dense + ".bias");
     }
     if (head.norm != nullptr) {
-      add("norm.weight", {dim}, std::string(head.norm) + ".weight");
-      if (head.has_biases) add("norm.bias", {dim}, std::string(head.norm) + ".bias");
+      add("norm.weight", {narrow}, std::string(head.norm) + ".weight");
+      if (head.has_biases) add("norm.bias", {narrow}, std::string(head.norm) + ".bias");
     }
-    const bool is_word = head.task == TextTask::masked_word;
     const std::string table = prefix + kind.table;
-    add("out.weight", {outputs, dim}, is_word && tied ? table : out + ".weight");
+    add("out.weight", {outputs, narrow}, is_word && tied ? table : out + ".weight");
     add("out.bias", {outputs}, is_word ? head.out_bias : out + ".bias");
     if (is_word && tied) tensors_.tie(out + ".weight", table);
     if (is_word && out + ".bias" != head.out_bias) tensors_.tie(out + ".bias", head.out_bias);

@@ -26,6 +26,11 @@ std::optional<Activation> activation_of(const HeadNames& head, const TextEncoder
   return config.activation;
 }
 
+// What the last layer of a head reads: a masked word is told from its embedding.
+std::int64_t head_columns(const TextHeadConfig& head, const TextEncoderConfig& encoder) {
+  return head.task == TextTask::masked_word ? encoder.embedding_columns() : encoder.model_dim;
+}
+
 // The number of the first row of each sequence.
 std::vector<std::int64_t> first_rows(const TensorView& offsets) {
   std::vector<std::int64_t> rows;
@@ -82,17 +87,17 @@ TextModel::TextModel(Parts parts)
     : config_(parts.folder.head_config()),
       encoder_(parts.folder.config(), parts.weights),
       activation_(activation_of(parts.folder.head(), parts.folder.config())),
-      out_({.in = parts.folder.config().model_dim, .out = config_.outputs}, parts.weights,
+      out_({.in = head_columns(config_, parts.folder.config()), .out = config_.outputs}, parts.weights,
            std::string(kHeadScope) + "out.") {
   const TextEncoderConfig& encoder = parts.folder.config();
   const HeadNames& head = parts.folder.head();
   const std::string scope = kHeadScope;
-  const std::int64_t dim = encoder.model_dim;
+  const std::int64_t dim = encoder.model_dim, columns = head_columns(config_, encoder);
   if (head.dense != nullptr) {
-    dense_.emplace(LinearConfig{.in = dim, .out = dim, .bias = head.has_biases}, parts.weights, scope + "dense.");
+    dense_.emplace(LinearConfig{.in = dim, .out = columns, .bias = head.has_biases}, parts.weights, scope + "dense.");
   }
   if (head.norm != nullptr) {
-    norm_.emplace(LayerNormConfig{.dim = dim, .epsilon = encoder.epsilon, .bias = head.has_biases}, parts.weights,
+    norm_.emplace(LayerNormConfig{.dim = columns, .epsilon = encoder.epsilon, .bias = head.has_biases}, parts.weights,
                   scope + "norm.");
   }
 }
