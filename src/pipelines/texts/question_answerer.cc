@@ -5,6 +5,7 @@
 #include <map>
 
 #include "core/refuse.h"
+#include "core/stop.h"
 #include "pipelines/classes.h"
 #include "pipelines/text_batches.h"
 #include "pipelines/texts/text_folder.h"
