@@ -45,6 +45,13 @@ class QKV_API KeyValueCache {
 
   /// Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.
   void reorder(std::span<const std::int64_t> parents);
+  /// The same of its first lengths[b] tokens. A parent of -1, with length 0: sequence b is empty.
+  void reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths);
+
+  /// Gives back the pages of sequence b that hold only tokens before `first`, which no query may see any more.
+  void drop_before(std::int64_t b, std::int64_t first);
+  /// The first token of sequence b whose page is still there.
+  std::int64_t first_kept(std::int64_t b) const { return dropped_.at(static_cast<std::size_t>(b)) * config_.page_rows; }
 
   /// What attention() reads: pages [pages, page_rows, kv_heads, size], and for each sequence its blocks and its length.
   /// Valid until the next change.
@@ -61,6 +68,7 @@ class QKV_API KeyValueCache {
   void make_own(std::int64_t b, std::int64_t i);
   std::int32_t take_page();
   void drop_page(std::int32_t page);
+  void drop_blocks(std::int64_t b, std::int64_t end);
 
   KeyValueCacheConfig config_;
   Tensor keys_, values_;             ///< [pages, kv_heads, page_rows, size]
@@ -69,6 +77,7 @@ class QKV_API KeyValueCache {
   std::int64_t blocks_ = 1;          ///< columns of the table
   std::vector<std::int32_t> table_;  ///< [batch, blocks_]
   std::vector<std::int32_t> lengths_;
+  std::vector<std::int64_t> dropped_;  ///< of each sequence its first blocks, which have no page
 };
 
 /// attention() with everything that is cached, the keys of q's own tokens included. Query i of a sequence has
@@ -76,5 +85,10 @@ class QKV_API KeyValueCache {
 /// refused. q is padded, [batch, heads, q_len, head_dim], or packed with offsets_query.
 QKV_API void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
                        AttentionOptions options = {}, const AttentionExtras& extras = {});
+
+/// The same of packed queries (offsets_query), each by itself, as if the tokens behind it were not cached yet: the bits
+/// of one query after the other. `extras` see each query as a sequence of its own.
+QKV_API void attention_singly(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
+                              AttentionOptions options, const AttentionExtras& extras = {});
 
 }  // namespace qkv

@@ -128,6 +128,10 @@ struct LastWeights {
   Tensor weights{};  ///< [sequences with queries x heads, keys of the longest], 0 where there is no key
 };
 
+/// How the queries of a sequence over a cache are computed: together, or each as if it were the last one, with the bits
+/// of one after the other, up to 4 units apart.
+enum class CacheQueries { together, singly };
+
 /// Safe for concurrent forward(); only update() and backward() modify it.
 class QKV_API MultiHeadAttention {
  public:
@@ -148,10 +152,11 @@ class QKV_API MultiHeadAttention {
   ///   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
   /// Queries have the last cached positions, as key_value_cache.h says.
   /// With a cache there are no dropout, no weights (of the options: but `last`), no bias_kv and no zero_attention.
-  KeyValueCache make_cache(std::int64_t batch) const;
+  /// `singly` needs ragged queries; each of them counts as the last one of a sequence then.
+  KeyValueCache make_cache(std::int64_t batch, std::optional<Dtype> dtype = {}) const;  ///< default: that of weights
   void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
   Tensor forward(const Sequences& query, const KeyValueCache& cache, const MultiHeadAttentionOptions& options = {},
-                 LastWeights* last = nullptr) const;
+                 LastWeights* last = nullptr, CacheQueries queries = CacheQueries::together) const;
 
   /// The same as forward, for training.
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,

@@ -42,8 +42,9 @@ struct StackMasks {
 struct QKV_API StackCache {
   std::vector<TransformerLayerCache> layers;
 
-  /// Sequence b continues what was sequence parents[b] (key_value_cache.h).
+  /// As those of a layer.
   void reorder(std::span<const std::int64_t> parents);
+  void reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths);
 };
 using DecoderCache = StackCache;
 
@@ -64,10 +65,11 @@ class QKV_API TransformerStack {
   Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
   Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
                       const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);
-  Cache make_cache(std::int64_t batch) const;
+  Cache make_cache(std::int64_t batch, std::optional<Dtype> dtype = {}) const;
   Cache make_cache(const Sequences& memory, int threads = 0) const;
   /// `last`: of each layer; none: nothing.
-  Tensor forward(const Sequences& x, Cache& cache, int threads = 0, std::span<LastWeights> last = {}) const;
+  Tensor forward(const Sequences& x, Cache& cache, int threads = 0, std::span<LastWeights> last = {},
+                 CacheQueries queries = CacheQueries::together) const;
   /// The final norm of rows [n, model_dim]; a copy if there is none.
   Tensor final_norm(const TensorView& rows, int threads = 0) const;
 

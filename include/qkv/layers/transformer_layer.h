@@ -88,8 +88,9 @@ struct QKV_API TransformerLayerCache {
   KeyValueCache self;
   std::optional<KeyValueCache> memory{};
 
-  /// Sequence b continues what was sequence parents[b] (key_value_cache.h).
+  /// Sequence b continues what was sequence parents[b], or its first tokens (key_value_cache.h).
   void reorder(std::span<const std::int64_t> parents);
+  void reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths);  ///< without memory
 };
 using DecoderLayerCache = TransformerLayerCache;
 
@@ -122,10 +123,13 @@ class QKV_API TransformerLayer {
 
   /// For generating: the memory's keys and values are projected once; x, the new tokens of each sequence, follows the
   /// tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens; bit for
-  /// bit, if each sequence has two new tokens or more each time. `last`: of self-attention (multi_head_attention.h).
-  Cache make_cache(std::int64_t batch) const;                        ///< without memory
+  /// bit, if each sequence has two new tokens or more each time. `last` and `queries`: of self-attention
+  /// (multi_head_attention.h).
+  /// Without memory; keys and values are kept in this type, else in that of the weights.
+  Cache make_cache(std::int64_t batch, std::optional<Dtype> dtype = {}) const;
   Cache make_cache(const Sequences& memory, int threads = 0) const;  ///< with it
-  Tensor forward(const Sequences& x, Cache& cache, int threads = 0, LastWeights* last = nullptr) const;
+  Tensor forward(const Sequences& x, Cache& cache, int threads = 0, LastWeights* last = nullptr,
+                 CacheQueries queries = CacheQueries::together) const;
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
   void update(const ParameterUpdater& updater, const std::string& scope = "");

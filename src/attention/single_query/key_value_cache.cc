@@ -37,6 +37,7 @@ KeyValueCache::KeyValueCache(const KeyValueCacheConfig& config) : config_(config
   values_ = Tensor::uninitialized({0, kv_heads, page_rows, value_dim}, dtype);
   table_.resize(at(batch * blocks_));
   lengths_.resize(at(batch));
+  dropped_.resize(at(batch));
 }
 
 TensorView KeyValueCache::block_table() const {
@@ -156,26 +157,54 @@ void KeyValueCache::drop_page(std::int32_t page) {
 }
 
 void KeyValueCache::reorder(std::span<const std::int64_t> parents) {
+  std::vector<std::int64_t> lengths;
   for (const std::int64_t parent : parents) {
     if (parent < 0 || parent >= batch())
       refuse("key/value cache", "there is no sequence {} in a batch of {}", parent, batch());
+    lengths.push_back(length(parent));
   }
-  const auto pages_of_length = [&](std::int64_t length) {
-    return (length + config_.page_rows - 1) / config_.page_rows;
-  };
-  std::vector<std::int32_t> table(parents.size() * at(blocks_)), lengths(parents.size());
+  reorder(parents, lengths);
+}
+
+void KeyValueCache::reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths) {
+  if (parents.size() != lengths.size()) {
+    refuse("key/value cache", "{} parents have {} lengths", parents.size(), lengths.size());
+  }
   for (std::size_t b = 0; b < parents.size(); ++b) {
-    lengths[b] = lengths_[at(parents[b])];
-    for (std::int64_t i = 0; i < pages_of_length(lengths[b]); ++i) {
+    if (parents[b] < -1 || parents[b] >= batch())
+      refuse("key/value cache", "there is no sequence {} in a batch of {}", parents[b], batch());
+    const std::int64_t most = parents[b] < 0 ? 0 : length(parents[b]);
+    if (lengths[b] < 0 || lengths[b] > most)
+      refuse("key/value cache", "length {} must be from 0 to the {} tokens of sequence {}", lengths[b], most,
+             parents[b]);
+  }
+  const auto end_of = [&](std::int64_t length) { return (length + config_.page_rows - 1) / config_.page_rows; };
+  std::vector<std::int32_t> table(parents.size() * at(blocks_)), kept(lengths.begin(), lengths.end());
+  std::vector<std::int64_t> dropped(parents.size());
+  for (std::size_t b = 0; b < parents.size(); ++b) {
+    const std::int64_t end = end_of(lengths[b]);
+    dropped[b] = parents[b] < 0 ? 0 : std::min(dropped_[at(parents[b])], end);
+    for (std::int64_t i = 0; i < end; ++i) {
       const std::int32_t page = table[b * at(blocks_) + at(i)] = block(parents[b], i);
-      ++uses_[at(page)];
+      if (i >= dropped[b]) ++uses_[at(page)];
     }
   }
-  for (std::int64_t b = 0; b < batch(); ++b) {
-    for (std::int64_t i = 0; i < pages_of_length(length(b)); ++i) drop_page(block(b, i));
-  }
+  for (std::int64_t b = 0; b < batch(); ++b) drop_blocks(b, end_of(length(b)));
   table_ = std::move(table);
-  lengths_ = std::move(lengths);
+  lengths_ = std::move(kept);
+  dropped_ = std::move(dropped);
+}
+
+// Their places in the table stay: what reads them must not see what is there.
+void KeyValueCache::drop_blocks(std::int64_t b, std::int64_t end) {
+  for (std::int64_t& i = dropped_[at(b)]; i < end; ++i) drop_page(block(b, i));
+}
+
+void KeyValueCache::drop_before(std::int64_t b, std::int64_t first) {
+  if (b < 0 || b >= batch() || first > length(b)) {
+    refuse("key/value cache", "sequence {} of {} does not have {} tokens to drop", b, batch(), first);
+  }
+  drop_blocks(b, first / config_.page_rows);
 }
 
 void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out, AttentionOptions options,
@@ -186,6 +215,34 @@ void attention(const TensorView& q, const KeyValueCache& cache, const MutableTen
   options.block_table = cache.block_table();
   options.mask = options.mask & Mask::lengths(cache.lengths()) & Mask::window(-1, -1, Align::bottom_right);
   attention(q, cache.keys(), cache.values(), out, options, extras);
+}
+
+void attention_singly(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
+                      AttentionOptions options, const AttentionExtras& extras) {
+  const Tensor offsets = convert(options.offsets_query, Dtype::i64);
+  const TensorView blocks = cache.block_table();
+  std::vector<std::int32_t> table, lengths;
+  for (std::int64_t b = 0; b < cache.batch(); ++b) {
+    const std::int64_t first = offsets.data<std::int64_t>()[b], last = offsets.data<std::int64_t>()[b + 1];
+    const std::int32_t* own = blocks.data<std::int32_t>() + b * blocks.size(1);
+    for (std::int64_t row = first; row < last; ++row) {
+      table.insert(table.end(), own, own + blocks.size(1));
+      lengths.push_back(static_cast<std::int32_t>(cache.length(b) - (last - 1 - row)));
+    }
+  }
+  const auto view_of = [](const std::vector<std::int32_t>& numbers, const Dims& shape) {
+    return TensorView(reinterpret_cast<const std::byte*>(numbers.data()), Dtype::i32, shape);
+  };
+  const auto count = std::ssize(lengths);
+  options.offsets_query = {};
+  options.block_table = view_of(table, {count, blocks.size(1)});
+  options.mask = options.mask & Mask::lengths(view_of(lengths, {count})) & Mask::window(-1, -1, Align::bottom_right);
+  const auto apart = [](const auto& view) {
+    return std::remove_cvref_t<decltype(view)>(view.bytes(), view.dtype(),
+                                               {view.size(0), view.size(1), 1, view.size(2)},
+                                               {view.stride(0), view.stride(1), view.stride(0), view.stride(2)});
+  };
+  attention(apart(q), cache.keys(), cache.values(), apart(out), options, extras);
 }
 
 }  // namespace qkv

@@ -47,8 +47,7 @@ std::vector<std::int64_t> cached_lengths(const KeyValueCache& cache) {
 }
 
 // (sequence, head, query) of the last query of each sequence that has one.
-Tensor last_rows(const Sequences& query, std::span<const std::int64_t> heads) {
-  const std::vector<std::int64_t> lengths = sequence_lengths(query);
+Tensor last_rows(const std::vector<std::int64_t>& lengths, std::span<const std::int64_t> heads) {
   std::vector<std::int64_t> rows;
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     if (lengths[b] == 0) continue;
@@ -303,12 +302,14 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
   }
 }
 
-KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch) const {
+KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch, std::optional<Dtype> dtype) const {
   if (extra_key_.element_count() > 0) {
     refuse("multi_head_attention", "bias_kv and zero_attention are not supported with a cache");
   }
-  return KeyValueCache(
-      {.batch = batch, .kv_heads = config_.kv_heads, .head_dim = config_.head_dim, .dtype = extra_key_.dtype()});
+  return KeyValueCache({.batch = batch,
+                        .kv_heads = config_.kv_heads,
+                        .head_dim = config_.head_dim,
+                        .dtype = dtype.value_or(extra_key_.dtype())});
 }
 
 void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, int threads) const {
@@ -326,12 +327,15 @@ void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, i
 }
 
 Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& cache,
-                                   const MultiHeadAttentionOptions& options, LastWeights* last) const {
+                                   const MultiHeadAttentionOptions& options, LastWeights* last,
+                                   CacheQueries queries) const {
   const StopScope stop(options.stop);
+  const bool singly = queries == CacheQueries::singly;
   if (options.weights || options.mean_weights) {
     refuse("multi_head_attention", "a cache gives weights of the last queries alone; call forward with the memory");
   }
   const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
+  if (singly && !query.ragged()) refuse("multi_head_attention", "single queries over a cache must be ragged");
   Tensor projected = project(0, rows.view(), options.threads);
   norm_heads(0, projected, nullptr, options.threads);
   if (config_.rotary) {
@@ -340,26 +344,32 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
     for (std::size_t b = 0; b < std::min(starts.size(), lengths.size()); ++b) starts[b] -= lengths[b];
     rotate(query, config_.heads, projected, 1, options.threads, starts);
   }
-  Tensor merged = Tensor::uninitialized(projected.shape(), projected.dtype()), rows_wanted;
+  // Queries have the type of the keys.
+  const Dtype type = projected.dtype(), kept = cache.keys().dtype();
+  if (kept != type) projected = convert(projected, kept);
+  Tensor merged = Tensor::uninitialized(projected.shape(), kept), rows_wanted;
   AttentionExtras extras;
   if (last != nullptr && !last->heads.empty()) {
-    rows_wanted = last_rows(query, last->heads);
+    rows_wanted = last_rows(
+        singly ? std::vector<std::int64_t>(static_cast<std::size_t>(projected.size(0)), 1) : sequence_lengths(query),
+        last->heads);
     const std::vector<std::int64_t> lengths = cached_lengths(cache);
     const std::int64_t keys = *std::ranges::max_element(lengths);
-    last->weights = Tensor::uninitialized({rows_wanted.size(0), keys}, projected.dtype());
+    last->weights = Tensor::uninitialized({rows_wanted.size(0), keys}, type);
     extras = {.rows = rows_wanted, .row_weights = last->weights};
   }
-  attention(split_heads(projected.view(), query, config_.heads), cache,
-            split_heads(merged.view(), query, config_.heads),
-            {.mask = mask_of(options),
-             .bias = options.bias,
-             .scale = config_.scale,
-             .soft_cap = config_.soft_cap,
-             .empty_rows = options.empty_rows,
-             .offsets_query = query.offsets,
-             .threads = options.threads,
-             .stop = options.stop},
-            extras);
+  const AttentionOptions own{.mask = mask_of(options),
+                             .bias = options.bias,
+                             .scale = config_.scale,
+                             .soft_cap = config_.soft_cap,
+                             .empty_rows = options.empty_rows,
+                             .offsets_query = query.offsets,
+                             .threads = options.threads,
+                             .stop = options.stop};
+  (singly ? attention_singly : static_cast<decltype(&attention_singly)>(attention))(
+      split_heads(projected.view(), query, config_.heads), cache, split_heads(merged.view(), query, config_.heads), own,
+      extras);
+  if (kept != type) merged = convert(merged, type);
   Tensor out = Tensor::uninitialized(with_last(query.rows.shape(), config_.out_dim), merged.dtype());
   out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
   return out;

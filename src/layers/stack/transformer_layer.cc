@@ -36,6 +36,11 @@ void TransformerLayerCache::reorder(std::span<const std::int64_t> parents) {
   if (memory) memory->reorder(parents);
 }
 
+void TransformerLayerCache::reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths) {
+  if (memory) refuse("transformer_layer", "a memory has no first tokens to go on from");
+  self.reorder(parents, lengths);
+}
+
 TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope)
     : self_attention_(self_attention_config(config), weights, scope + "self_attn."),
       memory_attention_(memory == LayerMemory::absent
@@ -194,9 +199,9 @@ Tensor TransformerLayer::run_backward(const TransformerLayerInput& in, const Dro
   return grad_x;
 }
 
-TransformerLayerCache TransformerLayer::make_cache(std::int64_t batch) const {
+TransformerLayerCache TransformerLayer::make_cache(std::int64_t batch, std::optional<Dtype> dtype) const {
   check(false);
-  return {.self = self_attention_.make_cache(batch)};
+  return {.self = self_attention_.make_cache(batch, dtype)};
 }
 
 TransformerLayerCache TransformerLayer::make_cache(const Sequences& memory, int threads) const {
@@ -207,13 +212,14 @@ TransformerLayerCache TransformerLayer::make_cache(const Sequences& memory, int 
   return cache;
 }
 
-Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads, LastWeights* last) const {
+Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads, LastWeights* last,
+                                 CacheQueries queries) const {
   check(cache.memory.has_value());
   const auto attend = [&](const TensorView& rows) {
     const Sequences own = with_rows(x, rows);
     self_attention_.append(own, cache.self, threads);
     return self_attention_.forward(own, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads},
-                                   last);
+                                   last, queries);
   };
   const auto attend_memory = [&](const TensorView& rows) {
     return memory_attention_->forward(with_rows(x, rows), *cache.memory, {.threads = threads});

@@ -88,9 +88,9 @@ Tensor TransformerStack::run_backward(const TransformerLayerInput& in, const Dro
   return gradient;
 }
 
-StackCache TransformerStack::make_cache(std::int64_t batch) const {
+StackCache TransformerStack::make_cache(std::int64_t batch, std::optional<Dtype> dtype) const {
   Cache cache;
-  for (const TransformerLayer& layer : layers_) cache.layers.push_back(layer.make_cache(batch));
+  for (const TransformerLayer& layer : layers_) cache.layers.push_back(layer.make_cache(batch, dtype));
   return cache;
 }
 
@@ -100,14 +100,15 @@ StackCache TransformerStack::make_cache(const Sequences& memory, int threads) co
   return cache;
 }
 
-Tensor TransformerStack::forward(const Sequences& x, Cache& cache, int threads, std::span<LastWeights> last) const {
+Tensor TransformerStack::forward(const Sequences& x, Cache& cache, int threads, std::span<LastWeights> last,
+                                 CacheQueries queries) const {
   if (!last.empty() && last.size() != layers_.size()) {
     refuse("transformer_stack", "{} layers are asked for {} weights; ask each, or none", layers_.size(), last.size());
   }
   Tensor rows;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     rows = layers_[i].forward(i == 0 ? x : with_rows(x, rows), cache.layers[i], threads,
-                              last.empty() ? nullptr : &last[i]);
+                              last.empty() ? nullptr : &last[i], queries);
   }
   return norm_ ? norm_->forward(rows, {}, threads) : std::move(rows);
 }
@@ -118,6 +119,10 @@ Tensor TransformerStack::final_norm(const TensorView& rows, int threads) const {
 
 void StackCache::reorder(std::span<const std::int64_t> parents) {
   for (TransformerLayerCache& layer : layers) layer.reorder(parents);
+}
+
+void StackCache::reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths) {
+  for (TransformerLayerCache& layer : layers) layer.reorder(parents, lengths);
 }
 
 void TransformerStack::visit(const ParameterVisitor& visitor, const std::string& scope) const {

@@ -76,12 +76,27 @@ TEST(KeyValueCaches, ReorderedSequences) {
           tokens[b].emplace_back(Tensor::copy(k.view().select(0, row)), Tensor::copy(v.view().select(0, row)));
         }
       }
-      std::vector<std::int64_t> parents(3 + random.below(4));
+      std::vector<std::int64_t> parents(3 + random.below(4)), lengths;
       for (std::int64_t& parent : parents) parent = static_cast<std::int64_t>(random.below(tokens.size()));
-      cache.reorder(parents);
+      for (const std::int64_t parent : parents) {
+        lengths.push_back(std::ssize(tokens[static_cast<std::size_t>(parent)]));
+        if (step % 3 == 0)
+          lengths.back() -= static_cast<std::int64_t>(
+              random.below(std::min<std::uint64_t>(6, static_cast<std::uint64_t>(lengths.back()) + 1)));
+      }
+      if (step % 12 == 6) {
+        parents.push_back(-1);
+        lengths.push_back(0);
+      }
+      step % 3 == 0 ? cache.reorder(parents, lengths) : cache.reorder(parents);
       const auto old = tokens;
       tokens.clear();
-      for (const std::int64_t parent : parents) tokens.push_back(old[static_cast<std::size_t>(parent)]);
+      for (std::size_t b = 0; b < parents.size(); ++b) {
+        tokens.emplace_back();
+        if (parents[b] < 0) continue;
+        const auto& from = old[static_cast<std::size_t>(parents[b])];
+        tokens.back().assign(from.begin(), from.begin() + lengths[b]);
+      }
     }
     ASSERT_EQ(cache.batch(), static_cast<std::int64_t>(tokens.size()));
     std::int64_t longest = 0;
@@ -97,8 +112,66 @@ TEST(KeyValueCaches, ReorderedSequences) {
       }
     }
     // Pages that nobody needs are used again: never more than each sequence could fill, doubled by growth.
-    EXPECT_LE(cache.keys().size(0), 2 * 6 * (longest + page_rows) / page_rows + 2);
+    EXPECT_LE(cache.keys().size(0), 2 * 7 * (longest + page_rows) / page_rows + 2);
   }
+}
+
+// Several tokens of a sequence, each a query by itself, beside one that is appended after the other.
+TEST(KeyValueCacheRows, SingleQueriesAreThoseOfOneTokenAfterTheOther) {
+  Random random(4);
+  KeyValueCache whole = cache_of(3, 5);
+  const std::vector<std::int64_t> before{0, 3, 10, 30}, ends{0, 4, 4, 10};
+  const auto rows = [&](std::int64_t count, std::int64_t heads, std::int64_t size) {
+    return normal(random, {count, heads, size});
+  };
+  whole.append(rows(30, kKvHeads, kSize), rows(30, kKvHeads, kValueSize), Tensor::of({4}, before));
+  KeyValueCache grown = whole;
+  const Tensor k = rows(10, kKvHeads, kSize), v = rows(10, kKvHeads, kValueSize), q = rows(10, kHeads, kSize);
+  const Tensor offsets = Tensor::of({4}, ends);
+  whole.append(k, v, offsets);
+  for (const Mask& mask : {Mask::causal(Align::bottom_right), Mask::causal(Align::bottom_right) & Mask::window(2, 0)}) {
+    KeyValueCache cache = grown;
+    Tensor out = Tensor::zeros({10, kHeads, kValueSize}), wanted = Tensor::zeros({10, kHeads, kValueSize});
+    attention_singly(q, whole, out, {.mask = mask, .offsets_query = offsets});
+    for (std::size_t b = 0; b < 3; ++b) {
+      for (std::int64_t row = ends[b]; row < ends[b + 1]; ++row) {
+        std::vector<std::int64_t> one{0};
+        for (std::size_t i = 0; i < 3; ++i) one.push_back(one.back() + (i == b ? 1 : 0));
+        const auto of_row = [&](const Tensor& all) { return all.view().slice(0, row, row + 1); };
+        cache.append(of_row(k), of_row(v), Tensor::of({4}, one));
+        KeyValueCache alone = cache;
+        alone.reorder(std::vector<std::int64_t>{static_cast<std::int64_t>(b)});
+        Tensor single = Tensor::zeros({1, kHeads, 1, kValueSize});
+        attention(of_row(q).reshape({1, kHeads, 1, kSize}), alone, single, {.mask = mask});
+        convert(single.view().reshape({1, kHeads, kValueSize}), wanted.view().slice(0, row, row + 1));
+      }
+    }
+    EXPECT_TRUE(testing::same_bits(out, wanted));
+  }
+}
+
+// What a window cannot see any more is given back, and used again; what it sees stays.
+TEST(KeyValueCacheRows, DroppedPagesAreUsedAgain) {
+  Random random(5);
+  KeyValueCache cache = cache_of(1, 4), whole = cache_of(1, 4);
+  constexpr std::int64_t kWindow = 9;
+  for (std::int64_t length = 1; length <= 200; ++length) {
+    const Tensor k = normal(random, {1, kKvHeads, 1, kSize}), v = normal(random, {1, kKvHeads, 1, kValueSize});
+    cache.append(k, v);
+    whole.append(k, v);
+    cache.drop_before(0, std::max<std::int64_t>(0, length - kWindow));
+    EXPECT_LE(cache.first_kept(0), std::max<std::int64_t>(0, length - kWindow));
+    const Tensor q = normal(random, {1, kHeads, 1, kSize});
+    Tensor out = Tensor::zeros({1, kHeads, 1, kValueSize}), wanted = out;
+    const AttentionOptions options{.mask = Mask::causal(Align::bottom_right) & Mask::window(kWindow - 1, 0)};
+    attention(q, cache, out, options);
+    attention(q, whole, wanted, options);
+    ASSERT_TRUE(testing::same_bits(out, wanted)) << length;
+    if (length % 50 == 0) cache.reorder(std::vector<std::int64_t>{0, 0});
+    if (length % 50 == 0) cache.reorder(std::vector<std::int64_t>{1});
+  }
+  EXPECT_LE(cache.keys().size(0), 8);
+  EXPECT_GE(whole.keys().size(0), 50);
 }
 
 TEST(KeyValueCacheRows, AreStoredInTheCachesType) {
@@ -158,6 +231,12 @@ TEST(KeyValueCacheRows, Refused) {
   expect_refused("offsets must be i32 or i64, got f32",
                  [&] { cache.append(packed_k, packed_v, testing::filled({3}, 0)); });
   expect_refused("there is no sequence 2 in a batch of 2", [&] { cache.reorder(std::vector<std::int64_t>{0, 2}); });
+  const std::vector<std::int64_t> both{0, 1};
+  expect_refused("2 parents have 1 lengths", [&] { cache.reorder(both, std::vector<std::int64_t>{0}); });
+  expect_refused("length 1 must be from 0 to the 0 tokens of sequence 1",
+                 [&] { cache.reorder(both, std::vector<std::int64_t>{0, 1}); });
+  expect_refused("there is no sequence -2", [&] { cache.reorder(std::vector<std::int64_t>{-2, 0}, both); });
+  expect_refused("sequence 0 of 2 does not have 1 tokens to drop", [&] { cache.drop_before(0, 1); });
   expect_refused("must be 1 or more", [] { KeyValueCache({.batch = 1, .kv_heads = 0}); });
   expect_refused("type i32 must be", [] { KeyValueCache({.dtype = Dtype::i32}); });
   const Tensor q = testing::filled({2, kHeads, 3, kSize}, 1);
