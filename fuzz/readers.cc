@@ -14,9 +14,11 @@
 #include "io/files/files.h"
 #include "io/pictures/picture_formats.h"
 #include "lab/models/recurrent_encoder_decoder.h"
+#include "pipelines/generator_session.h"
 #include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
+#include "qkv/layers/initial_weights.h"
 #include "qkv/models/image_processor.h"
 #include "qkv/models/language_model.h"
 #include "qkv/models/text_encoder.h"
@@ -53,6 +55,20 @@ std::string folder_with(const std::string& name, std::string_view bytes) {
 
 // Any bytes as a safetensors file.
 void any_safetensors(std::string_view bytes) { io::parse_safetensors(bytes, "fuzz"); }
+
+// Any tensors as a session, with the digest that they should have.
+void any_session(std::string_view bytes) {
+  static const LanguageModel model = [] {
+    const TransformerLayerConfig layer{
+        .model_dim = 4, .heads = 2, .ff_dim = 4, .kv_heads = 1, .rotary = RotaryConfig{}};
+    Weights weights = initial_weights(1);
+    return LanguageModel({.vocab = 8, .positions = 16, .model_dim = 4, .layers = {layer}}, weights);
+  }();
+  SafeTensors file = io::parse_safetensors(bytes, "fuzz");
+  file.metadata["digest"] = digest_of_session(file);
+  const GeneratorSession session = session_of(std::move(file), "fuzz", model, "model");
+  if (session.cache.layers[0].self.length(0) + 1 != std::ssize(session.ids)) __builtin_trap();
+}
 
 // Any bytes as the index of weights in several files: no name in it leaves the folder.
 void any_safetensors_index(std::string_view bytes) {
@@ -290,6 +306,7 @@ void any_image_processor(std::string_view bytes) {
 
 constexpr Target kTargets[] = {
     {"safetensors", any_safetensors},
+    {"session", any_session},
     {"safetensors_index", any_safetensors_index},
     {"gguf", any_gguf},
     {"npy", any_npy},

@@ -1,5 +1,6 @@
 // Beam search: continues the `beams` most probable beginnings together, until none can beat what has ended.
 #include <algorithm>
+#include <utility>
 
 #include "core/mathematics.h"
 #include "decode/search.h"
@@ -10,8 +11,11 @@ namespace {
 
 class Beams final : public Search {
  public:
-  Beams(const GenerateOptions& options, Prompt prompt)
-      : options_(options), prompt_(prompt), width_(static_cast<std::size_t>(options.beams)), running_{{{}, 0}} {}
+  Beams(GenerateOptions options, Prompt prompt)
+      : options_(std::move(options)),
+        prompt_(prompt),
+        width_(static_cast<std::size_t>(options_.beams)),
+        running_{{{}, 0}} {}
 
   std::span<const Row> advance(const MutableTensorView& logits) override {
     ++length_;
@@ -92,7 +96,7 @@ class Beams final : public Search {
     return score(running_.front().log_probability, longest ? options_.max_length : length_) <= ended_.back().score;
   }
 
-  const GenerateOptions& options_;
+  const GenerateOptions options_;
   const Prompt prompt_;
   const std::size_t width_;
   std::int64_t length_ = 0;
@@ -104,8 +108,8 @@ class Beams final : public Search {
 
 }  // namespace
 
-std::unique_ptr<Search> make_beams(const GenerateOptions& options, Prompt prompt) {
-  return std::make_unique<Beams>(options, prompt);
+std::unique_ptr<Search> make_beams(GenerateOptions options, Prompt prompt) {
+  return std::make_unique<Beams>(std::move(options), prompt);
 }
 
 }  // namespace qkv::inline decoding

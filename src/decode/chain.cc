@@ -1,6 +1,7 @@
 // Greedy search and sampling: one token after the other, the most probable one or a random one.
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/mathematics.h"
 #include "decode/search.h"
@@ -101,8 +102,8 @@ class RankedTokens {
 
 class Chain final : public Search {
  public:
-  Chain(const GenerateOptions& options, Prompt prompt, RandomStream stream)
-      : options_(options), prompt_(prompt), stream_(stream) {}
+  Chain(GenerateOptions options, Prompt prompt, RandomStream stream, Hypothesis written)
+      : options_(std::move(options)), prompt_(prompt), stream_(stream), written_(std::move(written)) {}
 
   std::span<const Row> advance(const MutableTensorView& logits) override {
     const bool last = written_.tokens.size() + 1 == static_cast<std::size_t>(options_.max_length);
@@ -152,7 +153,7 @@ class Chain final : public Search {
     return static_cast<double>((std::uint64_t{bits[0]} << 32 | bits[1]) >> 11) * 0x1p-53;
   }
 
-  const GenerateOptions& options_;
+  const GenerateOptions options_;
   const Prompt prompt_;
   const RandomStream stream_;
   Hypothesis written_;
@@ -161,8 +162,8 @@ class Chain final : public Search {
 
 }  // namespace
 
-std::unique_ptr<Search> make_chain(const GenerateOptions& options, Prompt prompt, RandomStream stream) {
-  return std::make_unique<Chain>(options, prompt, stream);
+std::unique_ptr<Search> make_chain(GenerateOptions options, Prompt prompt, RandomStream stream, Hypothesis written) {
+  return std::make_unique<Chain>(std::move(options), prompt, stream, std::move(written));
 }
 
 }  // namespace qkv::inline decoding

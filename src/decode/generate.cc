@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include "core/refuse.h"
 #include "core/stop.h"
+#include "decode/lookup.h"
 #include "decode/search.h"
 #include "ops/rowwise/row_kernels.h"
 #include "qkv/error.h"
@@ -42,6 +45,9 @@ void check(const GenerateOptions& options, std::int64_t vocab) {
                 "nbest is {}, must be from 1 to the number of beams, {}", options.nbest, options.beams);
   refuse_unless(std::isfinite(options.length_penalty), "generate", "length_penalty is not a finite number");
   refuse_unless(!options.on_token || options.beams == 1, "generate", "on_token needs 1 beam, not {}", options.beams);
+  refuse_unless(options.drafts == Drafts::none || options.beams == 1, "generate", "drafts need 1 beam, not {}",
+                options.beams);
+  refuse_unless(options.rows >= 0, "generate", "rows is {}, at least 0 is needed", options.rows);
   if (!options.sampling) return;
   const Sampling& sampling = *options.sampling;
   refuse_unless(options.beams == 1, "generate", "sampling needs 1 beam, not {}", options.beams);
@@ -114,65 +120,165 @@ LogitRow::LogitRow(const MutableTensorView& rows, std::int64_t row, Prompt promp
 
 }  // namespace decoding
 
+MutableTensorView NextTokens::step_runs(std::span<const std::int64_t>, std::span<const std::int32_t>,
+                                        std::span<const std::int64_t>) {
+  refuse("generate", "this model does not read drafts");
+}
+
+namespace {
+
+// Rows of a step over which drafts are spread: reading many costs as much as writing them.
+constexpr std::int64_t kDraftedRows = 8;
+
+// One sequence while it goes on.
+class Going {
+ public:
+  Going(const GenerateOptions& options, const SequenceStart& start, Prompt prompt, std::int64_t sequence,
+        std::int64_t parent)
+      : sequence_(sequence), prompt_(prompt), begin_{{parent, last_of(prompt, start)}} {
+    GenerateOptions own = options;
+    own.max_length = start.max_length.value_or(options.max_length);
+    own.min_length = start.min_length.value_or(options.min_length);
+    most_ = own.max_length;
+    search_ = options.beams > 1 ? make_beams(std::move(own), prompt)
+                                : make_chain(std::move(own), prompt, start.stream, start.written);
+  }
+
+  std::int64_t sequence() const { return sequence_; }
+  bool is_over() const { return !begin_ && next_.empty(); }
+  void end() { next_ = {}; }
+  std::span<const std::int32_t> written() const { return search_->written(); }
+  std::vector<Hypothesis> hypotheses() { return search_->hypotheses(); }
+
+  // Guesses up to `most` tokens behind the next one.
+  void draft(std::int64_t most) {
+    std::vector<std::int32_t> text(prompt_.begin(), prompt_.end());
+    text.insert(text.end(), written().begin(), written().end());
+    most = std::min(most, most_ - std::ssize(written()) - 1);
+    if (most > 0) guesses_ = draft_.guess(text, static_cast<std::size_t>(most));
+  }
+
+  // Adds its rows to a step: a run of each that the search goes on with.
+  void add_rows(std::vector<std::int64_t>& parents, std::vector<std::int32_t>& tokens,
+                std::vector<std::int64_t>& lengths) {
+    const auto begin = std::ssize(tokens);
+    for (const Search::Row& row : begin_ ? std::span<const Search::Row>(&*begin_, 1) : next_) {
+      parents.push_back(begin_ ? row.parent : row_ + row.parent);
+      tokens.push_back(row.token);
+      lengths.push_back(1 + std::ssize(guesses_));
+      tokens.insert(tokens.end(), guesses_.begin(), guesses_.end());
+    }
+    row_ = begin;
+    rows_ = begin_ ? 1 : std::ssize(next_);
+    right_ = 0;
+    begin_.reset();
+  }
+
+  void advance(const MutableTensorView& logits) { next_ = search_->advance(logits.slice(0, row_, row_ + rows_)); }
+
+  // Whether the next token is as guessed: its row is there then.
+  bool has_guessed() {
+    if (is_over() || right_ == guesses_.size() || guesses_[right_] != next_.front().token) {
+      draft_.learn(guesses_.size(), right_);
+      guesses_.clear();
+      return false;
+    }
+    ++right_;
+    ++row_;
+    return true;
+  }
+
+ private:
+  static std::int32_t last_of(Prompt prompt, const SequenceStart& start) {
+    return start.written.tokens.empty() ? prompt.back() : start.written.tokens.back();
+  }
+
+  std::unique_ptr<Search> search_;
+  std::int64_t sequence_;
+  Prompt prompt_;
+  std::optional<Search::Row> begin_;  // until the first step
+  std::span<const Search::Row> next_;
+  std::int64_t row_ = 0, rows_ = 1;  // of the last step; with guesses the row that the search has seen last
+  std::int64_t most_ = 0;
+  LookupDraft draft_;
+  std::vector<std::int32_t> guesses_;
+  std::size_t right_ = 0;
+};
+
+void check_start(const SequenceStart& start, std::int64_t sequence, const GenerateOptions& options,
+                 std::int64_t vocab) {
+  const std::int64_t most = start.max_length.value_or(options.max_length);
+  refuse_unless(std::ssize(start.written.tokens) < most, "generate",
+                "sequence {} has {} tokens written, which leaves none of max_length, {}", sequence,
+                start.written.tokens.size(), most);
+  refuse_unless(start.written.tokens.empty() || options.beams == 1, "generate",
+                "what was written goes on with 1 beam, not {}", options.beams);
+  for (const std::int32_t token : start.written.tokens) check_token("written", token, vocab);
+}
+
+}  // namespace
+
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::int64_t batch, const GenerateOptions& options,
                                               std::span<const RandomStream> streams) {
   refuse_unless(batch >= 0, "generate", "batch is {}", batch);
   check_token("start", options.start, model.vocab());
+  refuse_unless(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch, "generate",
+                "{} streams for a batch of {}", streams.size(), batch);
   const std::vector<std::vector<std::int32_t>> prompts(static_cast<std::size_t>(batch), {options.start});
-  return generate(model, prompts, options, streams);
+  std::vector<SequenceStart> starts;
+  for (const RandomStream& stream : streams) starts.push_back({.stream = stream});
+  return generate(model, prompts, options, starts);
 }
 
 std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::span<const std::vector<std::int32_t>> prompts,
-                                              const GenerateOptions& options, std::span<const RandomStream> streams) {
+                                              const GenerateOptions& options, std::span<const SequenceStart> starts) {
   const StopScope stop(options.stop);
   check(options, model.vocab());
   const std::int64_t batch = std::ssize(prompts);
-  refuse_unless(streams.empty() || static_cast<std::int64_t>(streams.size()) == batch, "generate",
-                "{} streams for a batch of {}", streams.size(), batch);
-
-  struct Going {
-    std::unique_ptr<Search> search;
-    std::int64_t sequence;
-    std::int64_t first_row, rows;  // of the last step
-    std::span<const Search::Row> next;
-  };
-  std::vector<Going> going;
-  std::vector<std::int64_t> parents;
-  std::vector<std::int32_t> tokens;
+  refuse_unless(starts.empty() || static_cast<std::int64_t>(starts.size()) == batch, "generate",
+                "{} starts for a batch of {}", starts.size(), batch);
   for (std::int64_t i = 0; i < batch; ++i) {
-    const RandomStream stream =
-        streams.empty() ? RandomStream{static_cast<std::uint64_t>(i)} : streams[static_cast<std::size_t>(i)];
     const Prompt prompt = prompts[static_cast<std::size_t>(i)];
     refuse_unless(!prompt.empty(), "generate", "prompt {} has no tokens", i);
     for (const std::int32_t token : prompt) check_token("prompt", token, model.vocab());
-    going.push_back(
-        {options.beams > 1 ? make_beams(options, prompt) : make_chain(options, prompt, stream), i, i, 1, {}});
-    parents.push_back(i);
-    tokens.push_back(prompt.back());
+    if (!starts.empty()) check_start(starts[static_cast<std::size_t>(i)], i, options, model.vocab());
   }
 
-  std::vector<std::vector<Hypothesis>> results(static_cast<std::size_t>(batch));
-  while (!going.empty()) {
+  const std::int64_t most = options.rows == 0 ? batch : std::max<std::int64_t>(1, options.rows / options.beams);
+  std::vector<std::vector<Hypothesis>> results(prompts.size());
+  std::vector<Going> going;
+  std::vector<std::int64_t> parents, lengths;
+  std::vector<std::int32_t> tokens;
+  for (std::int64_t begun = 0, first = true; begun < batch || !going.empty(); first = false) {
     check_stop();
-    const MutableTensorView logits = model.step(parents, tokens);
-    parallel_for(static_cast<std::int64_t>(going.size()), options.threads, [&](std::int64_t i, int) {
-      Going& one = going[static_cast<std::size_t>(i)];
-      one.next = one.search->advance(logits.slice(0, one.first_row, one.first_row + one.rows));
-    });
+    for (; begun < batch && std::ssize(going) < most; ++begun) {
+      const auto i = static_cast<std::size_t>(begun);
+      const SequenceStart start = starts.empty() ? SequenceStart{.stream = {.line = i}} : starts[i];
+      going.emplace_back(options, start, prompts[i], begun, first ? begun : -1 - begun);
+    }
     parents.clear();
     tokens.clear();
-    for (Going& one : going) {
-      if (options.on_token && !options.on_token(one.sequence, one.search->written())) one.next = {};
-      if (one.next.empty()) results[static_cast<std::size_t>(one.sequence)] = one.search->hypotheses();
-      const auto first = static_cast<std::int64_t>(parents.size());
-      for (const Search::Row& row : one.next) {
-        parents.push_back(one.first_row + row.parent);
-        tokens.push_back(row.token);
+    lengths.clear();
+    for (Going& one : going) one.add_rows(parents, tokens, lengths);
+    const MutableTensorView logits =
+        options.drafts == Drafts::none ? model.step(parents, tokens) : model.step_runs(parents, tokens, lengths);
+    std::vector<Going*> advancing;
+    for (Going& one : going) advancing.push_back(&one);
+    while (!advancing.empty()) {
+      parallel_for(std::ssize(advancing), options.threads,
+                   [&](std::int64_t i, int) { advancing[static_cast<std::size_t>(i)]->advance(logits); });
+      for (Going* one : advancing) {
+        if (options.on_token && !options.on_token(one->sequence(), one->written())) one->end();
       }
-      one.first_row = first;
-      one.rows = static_cast<std::int64_t>(one.next.size());
+      std::erase_if(advancing, [](Going* one) { return !one->has_guessed(); });
     }
-    std::erase_if(going, [](const Going& one) { return one.rows == 0; });
+    for (Going& one : going) {
+      if (one.is_over()) results[static_cast<std::size_t>(one.sequence())] = one.hypotheses();
+    }
+    std::erase_if(going, [](const Going& one) { return one.is_over(); });
+    if (options.drafts == Drafts::none) continue;
+    const std::int64_t guessed = kDraftedRows / std::max<std::int64_t>(1, std::ssize(going)) - 1;
+    for (Going& one : going) one.draft(guessed);
   }
   return results;
 }

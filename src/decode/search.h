@@ -30,8 +30,9 @@ class Search {
 // The tokens of a sequence, which a search does not own.
 using Prompt = std::span<const std::int32_t>;
 
-std::unique_ptr<Search> make_beams(const GenerateOptions& options, Prompt prompt);
-std::unique_ptr<Search> make_chain(const GenerateOptions& options, Prompt prompt, RandomStream stream);
+std::unique_ptr<Search> make_beams(GenerateOptions options, Prompt prompt);
+// `written`: what it goes on from.
+std::unique_ptr<Search> make_chain(GenerateOptions options, Prompt prompt, RandomStream stream, Hypothesis written);
 
 bool is_end(std::int32_t token, const GenerateOptions& options);
 

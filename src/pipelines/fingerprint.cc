@@ -35,8 +35,8 @@ namespace {
 std::string search_text(const GenerateOptions& options) {
   const auto fields = [](const GenerateOptions& of) {
     const auto& [start, ends, forbidden, forced_begin, forced_end, max_length, min_length, no_repeat_ngram,
-                 repetition_penalty, renormalize, beams, nbest, length_penalty, early_stopping, sampling, on_token,
-                 threads, stop] = of;
+                 repetition_penalty, renormalize, beams, nbest, length_penalty, early_stopping, sampling, drafts, rows,
+                 on_token, threads, stop] = of;
     return std::tie(start, ends, forbidden, forced_begin, forced_end, max_length, min_length, no_repeat_ngram,
                     repetition_penalty, renormalize, beams, nbest, length_penalty, early_stopping, sampling);
   };

@@ -1,56 +1,27 @@
 // Generator: tokenizes prompts, lets the model write behind them, some together, and detokenizes as it does.
 #include "qkv/pipelines/generator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 
 #include "core/refuse.h"
+#include "io/files/atomic_file.h"
+#include "io/files/descriptor.h"
 #include "models/gguf_folder.h"
 #include "pipelines/chat_template.h"
+#include "pipelines/generator_session.h"
 #include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
+#include "qkv/pipelines/fingerprint.h"
 #include "qkv/stop.h"
 
 namespace qkv {
 namespace {
 
-// Rows that are written together, prompts times beams, and tokens of prompts that are read together.
-constexpr std::int64_t kGeneratedRows = 128, kPromptTokens = 1 << 15;
-
-constexpr std::int64_t kNewTokens = 256;
-
-// How many tokens may follow a prompt, and how many must.
-struct Room {
-  std::int64_t most = 0, least = 0;
-  auto operator<=>(const Room&) const = default;
-};
-
-// Prompts that are written together: they have the same room, and come in the order of their numbers.
-struct PromptBatch {
-  std::vector<std::size_t> prompts;
-  Room room;
-};
-
-std::vector<PromptBatch> batches_of(LanguageModel::Prompts prompts, const std::vector<Room>& rooms, std::int64_t rows) {
-  std::vector<std::size_t> order(prompts.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return rooms[a] > rooms[b]; });
-  std::vector<PromptBatch> batches;
-  std::int64_t tokens = 0;
-  for (const std::size_t i : order) {
-    const auto own = std::ssize(prompts[i]);
-    const bool fits = !batches.empty() && batches.back().room == rooms[i] &&
-                      std::ssize(batches.back().prompts) < rows && tokens + own <= kPromptTokens;
-    if (!fits) {
-      batches.push_back({{}, rooms[i]});
-      tokens = 0;
-    }
-    batches.back().prompts.push_back(i);
-    tokens += own;
-  }
-  return batches;
-}
+// Rows that are written together, prompts times beams; and how many tokens by default.
+constexpr std::int64_t kGeneratedRows = 128, kNewTokens = 256;
 
 // The rows of weights of some heads, for each prompt.
 class KeptWeights {
@@ -144,6 +115,40 @@ class Generator::TextWriter {
   bool is_stopped_ = false;
 };
 
+// What a file keeps of a text, while the text grows.
+struct Generator::Session {
+  Session(const Generator& generator, LanguageModel::Prompts prompts, const GenerateOptions& search,
+          const GeneratorOptions& options)
+      : path(options.session),
+        fingerprint(qkv::fingerprint(generator.model_, {.threads = options.threads, .stop = options.stop})) {
+    refuse_unless(prompts.size() == 1, "generate", "a session goes on with 1 prompt, not {}", prompts.size());
+    refuse_unless(search.beams == 1, "generate", "a session needs 1 beam, not {}", search.beams);
+    const io::AtomicFile can_be_written(path);  // before any work
+    if (io::is_there(path)) {
+      kept = session_of(read_safetensors(path), path, generator.model_, fingerprint, options.cache_type);
+    } else {
+      kept.cache = generator.model_.make_cache(options.cache_type);
+    }
+  }
+
+  // Behind the last prompt.
+  Hypothesis written() const {
+    return {.tokens = {kept.ids.end() - kept.written, kept.ids.end()}, .log_probability = kept.log_probability};
+  }
+
+  void keep(std::vector<std::int32_t> read, const SequenceStart& start, const GeneratedText& text) {
+    kept.ids = std::move(read);
+    kept.ids.insert(kept.ids.end(), text.ids.begin(), text.ids.end());
+    kept.written = std::ssize(start.written.tokens) + std::ssize(text.ids);
+    kept.log_probability = text.log_probability;
+    kept.cache.reorder(std::vector<std::int64_t>{0}, std::vector{std::ssize(kept.ids) - 1});
+    write_safetensors(path, session_file(kept, fingerprint));
+  }
+
+  std::string path, fingerprint;
+  GeneratorSession kept{};
+};
+
 Generator::Generator(std::string folder, LanguageModel model, std::optional<Tokenizer> tokenizer,
                      GenerateOptions defaults, Lengths lengths, std::vector<std::string> stop_strings)
     : folder_(std::move(folder)),
@@ -178,8 +183,16 @@ GenerateOptions Generator::search_options(const GeneratorOptions& options) const
   if (options.sampling) search.sampling = options.sampling;
   if (options.greedy) search.sampling.reset();
   search.nbest = options.nbest;
+  if (options.heads.empty()) search.drafts = options.drafts;
   search.threads = options.threads;
   return search;
+}
+
+std::string Generator::refusal_of_length(std::int64_t tokens) const {
+  if (tokens == 0) return "has no tokens; a prompt needs one";
+  const std::int64_t positions = model_.config().positions;
+  if (tokens < positions) return "";
+  return fmt::format("has {} tokens; the model has {} positions, and writes at least one token", tokens, positions);
 }
 
 std::int64_t Generator::room(std::int64_t prompt, const GeneratorOptions& options) const {
@@ -203,68 +216,78 @@ std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::P
   if (!stop_strings.empty()) tokenizer();
   refuse_unless(search.beams == 1 || (stop_strings.empty() && !options.on_text), "generate",
                 "stop strings and on_text need 1 beam, not {}", search.beams);
+  const Dtype type = options.cache_type;
+  refuse_unless(type == Dtype::f32 || type == Dtype::bf16 || type == Dtype::f16, "generate",
+                "a cache is f32, bf16 or f16, not {}", name_of(type));
   refuse_unless(search.beams == 1 || options.heads.empty(), "generate", "weights of heads need 1 beam, not {}",
                 search.beams);
-  std::vector<Room> rooms;
+
+  std::optional<Session> session;
+  if (!options.session.empty()) session.emplace(*this, prompts, search, options);
+  const std::span<const std::int32_t> before = session ? session->kept.ids : std::span<const std::int32_t>();
+  std::vector<std::vector<std::int32_t>> all, behind;  // what the model reads, and behind what texts are written
+  std::vector<SequenceStart> starts;
+  std::vector<TextWriter> writers;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
-    const std::int64_t length = std::ssize(prompts[i]);
-    refuse_unless(length > 0, "generate", "prompt {} has no tokens", i + 1);
-    refuse_unless(length < model_.config().positions, "generate",
-                  "prompt {} has {} tokens; the model has {} positions, and writes at least one token", i + 1, length,
-                  model_.config().positions);
-    rooms.push_back({.most = room(length, options),
-                     .least = lengths_.min_new_tokens > 0 ? lengths_.min_new_tokens
-                                                          : std::max<std::int64_t>(0, lengths_.min_length - length)});
+    std::vector<std::int32_t>& own = all.emplace_back(before.begin(), before.end());
+    own.insert(own.end(), prompts[i].begin(), prompts[i].end());
+    const std::int64_t length = std::ssize(own);
+    const std::string why = refusal_of_length(length);
+    refuse_unless(why.empty(), "generate", "prompt {} {}", i + 1, why);
+    SequenceStart& start = starts.emplace_back();
+    start.stream = {options.stream.line + i, options.stream.part};
+    if (session && prompts[i].empty()) start.written = session->written();
+    const std::int64_t written = std::ssize(start.written.tokens);
+    behind.emplace_back(own.begin(), own.end() - written);
+    start.max_length = written + room(length, options);
+    start.min_length = lengths_.min_new_tokens > 0
+                           ? lengths_.min_new_tokens
+                           : std::max<std::int64_t>(0, lengths_.min_length - (length - written));
+    writers.emplace_back(tokenizer_, own, stop_strings);
   }
 
-  std::vector<std::vector<GeneratedText>> results(prompts.size());
-  for (const PromptBatch& batch :
-       batches_of(prompts, rooms, std::max<std::int64_t>(1, kGeneratedRows / search.beams))) {
-    std::vector<std::vector<std::int32_t>> own;
-    std::vector<RandomStream> streams;
-    std::vector<TextWriter> writers;
-    for (const std::size_t i : batch.prompts) {
-      own.push_back(prompts[i]);
-      streams.push_back({options.stream.line + i, options.stream.part});
-      writers.emplace_back(tokenizer_, prompts[i], stop_strings);
-    }
-    const auto is_end = [&](std::int32_t id) { return std::ranges::find(search.ends, id) != search.ends.end(); };
-    const auto give = [&](std::size_t i, const std::string& text) {
-      if (options.on_text && !text.empty()) options.on_text(batch.prompts[i], text);
+  const auto is_end = [&](std::int32_t id) { return std::ranges::find(search.ends, id) != search.ends.end(); };
+  const auto give = [&](std::size_t i, const std::string& text) {
+    if (options.on_text && !text.empty()) options.on_text(i, text);
+  };
+  search.rows = kGeneratedRows;
+  if (search.beams == 1) {
+    search.on_token = [&](std::int64_t sequence, std::span<const std::int32_t> written) {
+      const auto i = static_cast<std::size_t>(sequence);
+      if (!is_end(written.back())) give(i, writers[i].put(written.back()));
+      return !writers[i].is_stopped();
     };
-    search.max_length = batch.room.most;
-    search.min_length = batch.room.least;
-    if (search.beams == 1) {
-      search.on_token = [&](std::int64_t sequence, std::span<const std::int32_t> written) {
-        const auto i = static_cast<std::size_t>(sequence);
-        if (!is_end(written.back())) give(i, writers[i].put(written.back()));
-        return !writers[i].is_stopped();
-      };
-    }
-    KeptWeights kept(options.heads.size(), own.size());
-    const auto next = model_.next_tokens(
-        own, {.chunk = options.chunk, .heads = options.heads, .on_weights = kept.adder(), .threads = options.threads});
-    auto found = qkv::generate(*next, own, search, streams);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      for (Hypothesis& one : found[i]) {
-        TextWriter fresh(tokenizer_, own[i], {});
-        TextWriter& writer = search.beams == 1 ? writers[i] : fresh;
-        for (std::size_t at = 0; search.beams > 1 && at < one.tokens.size(); ++at) {
-          if (!is_end(one.tokens[at])) writer.put(one.tokens[at]);
-        }
-        give(i, writer.finish());
-        const EndOfText end = writer.is_stopped()         ? EndOfText::stop_string
-                              : is_end(one.tokens.back()) ? EndOfText::end_token
-                                                          : EndOfText::length;
-        results[batch.prompts[i]].push_back({.text = writer.take(),
-                                             .ids = std::move(one.tokens),
-                                             .log_probability = one.log_probability,
-                                             .score = one.score,
-                                             .end = end,
-                                             .weights = kept.take(i)});
+  }
+  KeptWeights kept(options.heads.size(), prompts.size());
+  const auto next = model_.next_tokens(all, {.chunk = options.chunk,
+                                             .heads = options.heads,
+                                             .on_weights = kept.adder(),
+                                             .cache = session ? &session->kept.cache : nullptr,
+                                             .cache_type = options.cache_type,
+                                             .threads = options.threads});
+  auto found = qkv::generate(*next, behind, search, starts);
+  std::vector<std::vector<GeneratedText>> results(prompts.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (Hypothesis& one : found[i]) {
+      one.tokens.erase(one.tokens.begin(), one.tokens.begin() + std::ssize(starts[i].written.tokens));
+      TextWriter fresh(tokenizer_, behind[i], {});
+      TextWriter& writer = search.beams == 1 ? writers[i] : fresh;
+      for (std::size_t at = 0; search.beams > 1 && at < one.tokens.size(); ++at) {
+        if (!is_end(one.tokens[at])) writer.put(one.tokens[at]);
       }
+      give(i, writer.finish());
+      const EndOfText end = writer.is_stopped()         ? EndOfText::stop_string
+                            : is_end(one.tokens.back()) ? EndOfText::end_token
+                                                        : EndOfText::length;
+      results[i].push_back({.text = writer.take(),
+                            .ids = std::move(one.tokens),
+                            .log_probability = one.log_probability,
+                            .score = one.score,
+                            .end = end,
+                            .weights = kept.take(i)});
     }
   }
+  if (session) session->keep(all[0], starts[0], results[0].front());
   return results;
 }
 
@@ -275,10 +298,17 @@ std::vector<std::int32_t> Generator::prompt_ids(const std::string& prompt, Promp
       .ids;
 }
 
+std::vector<std::int32_t> Generator::prompt_ids(const std::string& prompt, const GeneratorOptions& options) const {
+  if (options.session.empty() || !io::is_there(options.session)) return prompt_ids(prompt, options.form);
+  refuse_unless(options.form != PromptForm::chat, "generate",
+                "a chat template is for the first message of a session; write what follows out, as raw text");
+  return prompt_ids(prompt, PromptForm::raw);
+}
+
 std::vector<std::vector<GeneratedText>> Generator::generate(std::span<const std::string> prompts,
                                                             const GeneratorOptions& options) const {
   std::vector<std::vector<std::int32_t>> ids;
-  for (const std::string& prompt : prompts) ids.push_back(prompt_ids(prompt, options.form));
+  for (const std::string& prompt : prompts) ids.push_back(prompt_ids(prompt, options));
   return generate_ids(ids, options);
 }
 

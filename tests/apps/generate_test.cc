@@ -24,14 +24,37 @@ TEST(Generate, ATextGrowsAndLinesAreAnswered) {
 // The bits, in JSON, of the same prompts: chunks, threads, company and storage of their place.
 TEST(Generate, OneTextHoweverTheWorkIsCut) {
   const Surroundings around{.input = "The cat sat on the mat.\nA cat\nx\nA cat was sitting on a mat\n"};
-  for (const std::string options :
-       {"--json --max-new-tokens 20 ", "--json --max-new-tokens 20 --seed 4 --top-p 0.9 "}) {
+  for (const std::string options : {"--json --max-new-tokens 20 ", "--json --max-new-tokens 20 --seed 4 --top-p 0.9 ",
+                                    "--json --max-new-tokens 20 --weights bf16 "}) {
     const std::string whole = text_of(kGenerate + options + "--threads 1", around);
     EXPECT_EQ(lines_of(whole).size(), 4u);
     for (const std::string other : {"--threads 5", "--chunk 1", "--chunk 7 --threads 2"}) {
       EXPECT_EQ(text_of(kGenerate + options + other, around), whole) << other;
     }
   }
+}
+
+// A text in three parts, with a file of its own; and drafts.
+TEST(Generate, SessionsGoOnAndDraftsChangeNothing) {
+  const TemporaryFolder folder;
+  const std::string session = "--session " + (folder / "text") + " ";
+  const std::string whole = text_of(kGenerate + "--max-new-tokens 30 'The cat sat'");
+  std::string parts = text_of(kGenerate + session + "--max-new-tokens 7 'The cat sat'");
+  for (const std::string options : {"--max-new-tokens 11", "--max-new-tokens 12 --draft lookup"}) {
+    parts.pop_back();  // the end of the line
+    parts += text_of(kGenerate + session + options);
+  }
+  EXPECT_EQ(parts, whole);
+  EXPECT_EQ(text_of(kGenerate + "--draft lookup --max-new-tokens 30 'The cat sat'"), whole);
+  const Surroundings around{.input = "The cat sat on the mat.\nA cat\nThe cat sat on the mat.\n"};
+  for (const std::string options : {"--json --max-new-tokens 40 ", "--json --max-new-tokens 40 --seed 4 "}) {
+    EXPECT_EQ(text_of(kGenerate + options + "--draft lookup", around), text_of(kGenerate + options, around));
+  }
+  folder.put("text", slurp(folder / "text").substr(0, 900));
+  const Outcome outcome = run_program(kGenerate + session);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_EQ(lines_of(outcome.err).size(), 1u);
+  EXPECT_TRUE(holds(outcome.err, folder / "text")) << outcome.err;
 }
 
 // Without a folder: the same text and the same heads as with one.
@@ -66,6 +89,8 @@ TEST(Generate, AMessageIsPutIntoTheTemplate) {
   const std::string raw = "<|im_start|>user\nWhat is a cat?<|im_end|>\n<|im_start|>assistant\n";
   EXPECT_EQ(text_of(kGenerate + "--json --max-new-tokens 8 --raw '" + raw + "'"), chat);
   EXPECT_NE(text_of(kGenerate + "--json --max-new-tokens 8 'What is a cat?'"), chat);
+  EXPECT_EQ(text_of(kGenerate + "--explain --json --max-new-tokens 2 --raw '" + raw + "'"),
+            text_of(kGenerate + "--explain --json --max-new-tokens 2 --chat 'What is a cat?'"));
   const TemporaryFolder folder;
   std::filesystem::copy(QKV_TEST_DATA "/golden/language/gpt2", folder / "model");
   folder.put("model/tokenizer_config.json", R"({"chat_template": "{{ messages }}"})");

@@ -429,5 +429,67 @@ TEST(Generate, EmptyBatchAndStop) {
   EXPECT_THROW(generate(model, 1, {.ends = {1}, .stop = source.get_token()}), Stopped);
 }
 
+// Three of five rows go on at once, the others begin as these end, with what they have of their own.
+class Queue final : public NextTokens {
+ public:
+  explicit Queue(Table table) : table_(std::move(table)) {}
+
+  std::int64_t vocab() const override { return std::ssize(table_); }
+
+  MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
+    std::vector<std::int64_t> sequences;
+    for (const std::int64_t parent : parents) {
+      const bool begins = sequences_.empty() || parent < 0;
+      sequences.push_back(begins ? (parent < 0 ? -1 - parent : parent)
+                                 : sequences_.at(static_cast<std::size_t>(parent)));
+      if (begins) begun_.push_back(sequences.back());
+    }
+    sequences_ = sequences;
+    most_ = std::max(most_, parents.size());
+    logits_ = Tensor::uninitialized({std::ssize(parents), vocab()});
+    float* out = logits_.data<float>();
+    for (const std::int32_t token : tokens)
+      out = std::ranges::copy(table_.at(static_cast<std::size_t>(token)), out).out;
+    return logits_.view();
+  }
+
+  std::vector<std::int64_t> begun_{};
+  std::size_t most_ = 0;
+
+ private:
+  Table table_;
+  std::vector<std::int64_t> sequences_;
+  Tensor logits_;
+};
+
+TEST(Generate, SequencesBeginAsOthersEnd) {
+  const Table table = random_table(6, 5);
+  const std::vector<Tokens> prompts{{1}, {2}, {3}, {4}, {5}};
+  GenerateOptions options{.ends = {}, .max_length = 9};
+  Chains all(std::vector<Table>(5, table));
+  const auto wanted = generate(all, prompts, options);
+  std::vector<SequenceStart> starts(5);
+  for (std::size_t i = 0; i < 5; ++i) {
+    starts[i].max_length = 9 - static_cast<std::int64_t>(i % 3) * 3;
+    starts[i].stream.line = i;
+  }
+  options.rows = 3;
+  Queue queue(table);
+  const auto found = generate(queue, prompts, options, starts);
+  EXPECT_EQ(queue.begun_, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(queue.most_, 3u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto& whole = wanted[i][0].tokens;
+    EXPECT_EQ(found[i][0].tokens, Tokens(whole.begin(), whole.begin() + *starts[i].max_length)) << i;
+  }
+  EXPECT_THROW(generate(queue, prompts, options, std::vector<SequenceStart>(4)), std::invalid_argument);
+  starts[1].written.tokens = Tokens(6);
+  EXPECT_THROW(generate(queue, prompts, options, starts), std::invalid_argument);
+  starts[1].written.tokens = {6};
+  EXPECT_THROW(generate(queue, prompts, options, starts), std::invalid_argument);
+  options.drafts = Drafts::lookup;
+  EXPECT_THROW(generate(queue, prompts, options), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace qkv

@@ -146,6 +146,114 @@ TEST(LanguageModel, WeightsOfHeadsAreThoseOfTransformersAndChangeNoBit) {
   }
 }
 
+// Runs of tokens, each a row, beside the same tokens one step after the other; then some of them go on, others begin.
+TEST(LanguageModel, RunsAndThoseThatBeginLaterHaveTheBitsOfSingleSteps) {
+  for (const std::string& name : kModels) {
+    SCOPED_TRACE(name);
+    const LanguageModel model = LanguageModel::load(folder_of(name), WeightStorage::bf16);
+    const Sequences prompts = sequences_of(golden_tensors("language/" + name + ".safetensors"));
+    const std::vector<std::int32_t> tokens{3, 1, 4, 1, 5, 9};
+    const std::vector<Tensor> wanted = {steps(model, {prompts[0]}, tokens, {}), steps(model, {prompts[1]}, tokens, {}),
+                                        steps(model, {prompts[2]}, tokens, {})};
+    const auto next = model.next_tokens(prompts);
+    const auto expect = [&](const MutableTensorView& logits, std::int64_t row, std::size_t prompt, std::int64_t read) {
+      EXPECT_TRUE(
+          same_bits(Tensor::copy(logits.slice(0, row, row + 1)), Tensor::copy(wanted[prompt].view().select(0, read))))
+          << prompt << " after " << read;
+    };
+    using Numbers = std::vector<std::int64_t>;
+    using Ids = std::vector<std::int32_t>;
+    expect(next->step(Numbers{2}, Ids{0}), 0, 2, 0);
+    MutableTensorView logits = next->step_runs(Numbers{0, -1}, Ids{3, 1, 7, 0}, Numbers{3, 1});
+    expect(logits, 0, 2, 1);
+    expect(logits, 1, 2, 2);
+    expect(logits, 3, 0, 0);  // row 2 followed a token that is not among ours
+    logits = next->step_runs(Numbers{3, 1, -2}, Ids{3, 4, 1, 5, 0}, Numbers{1, 3, 1});
+    expect(logits, 0, 0, 1);
+    for (std::int64_t i = 0; i < 3; ++i) expect(logits, 1 + i, 2, 3 + i);
+    expect(logits, 4, 1, 0);
+  }
+}
+
+// Prompts that begin with the same tokens, down to all of them, together and while others go on; in chunks, too.
+TEST(LanguageModel, BeginningsThatPromptsShareChangeNoBit) {
+  for (const std::string& name : kModels) {
+    SCOPED_TRACE(name);
+    const LanguageModel model = LanguageModel::load(folder_of(name));
+    std::vector<std::int32_t> text;
+    for (std::int32_t i = 0; i < 50; ++i) text.push_back(i * i % 37);
+    Sequences prompts;
+    for (const std::size_t length : {50, 50, 30, 31, 47, 18, 17, 16, 1}) {
+      prompts.emplace_back(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(length));
+    }
+    for (const std::int32_t last : {1, 2, 3}) {
+      prompts.push_back(prompts[2]);
+      prompts.back().insert(prompts.back().end(), {last, 5, last});
+    }
+    for (const std::int64_t chunk : {0, 7}) {
+      const Tensor all = steps(model, prompts, {3, 1, 4}, {.chunk = chunk});
+      for (std::size_t i = 0; i < prompts.size(); ++i) {
+        EXPECT_TRUE(same_bits(steps(model, {prompts[i]}, {3, 1, 4}, {}).view().select(1, 0),
+                              Tensor::copy(all.view().select(1, static_cast<std::int64_t>(i)))))
+            << i;
+      }
+    }
+    // The first goes on by 3 when the last begins.
+    const auto next = model.next_tokens(prompts);
+    const std::vector<std::int64_t> first{0}, both{0, -12};
+    next->step(first, std::vector<std::int32_t>{0});
+    const Tensor logits = Tensor::copy(next->step(both, std::vector<std::int32_t>{3, 0}));
+    EXPECT_TRUE(same_bits(logits.view().slice(0, 0, 1), steps(model, {prompts[0]}, {3}, {}).view().select(0, 1)));
+    EXPECT_TRUE(same_bits(logits.view().slice(0, 1, 2), steps(model, {prompts[11]}, {}, {}).view().select(0, 0)));
+  }
+}
+
+// GreedyTokensAreThoseOfTransformers has what is written then.
+TEST(LanguageModel, LayersWithAWindowKeepOnlyThePagesThatItSees) {
+  const LanguageModel model = LanguageModel::load(folder_of("qwen2_window"));
+  StackCache cache = model.make_cache();
+  const Sequences prompts{std::vector<std::int32_t>(40, 3)};
+  const auto next = model.next_tokens(prompts, {.chunk = 16, .cache = &cache});
+  generate(*next, prompts, {.ends = {}, .max_length = 60});
+  int windows = 0;
+  for (std::size_t i = 0; i < cache.layers.size(); ++i) {
+    const KeyValueCache& own = cache.layers[i].self;
+    const auto& window = model.config().layers[i].window;
+    windows += window ? 1 : 0;
+    EXPECT_EQ(own.length(0), 99);
+    // Pages of 16 tokens: before the window of the last token there is less than one.
+    const std::int64_t first = window ? 98 - window->left : 0;
+    EXPECT_EQ(own.first_kept(0), first / 16 * 16);
+    EXPECT_EQ(own.keys().size(0) <= 4, window.has_value());
+  }
+  EXPECT_GT(windows, 0);
+  EXPECT_LT(windows, std::ssize(cache.layers));
+}
+
+// Of logits that are about 1; with the same bits however prompts are cut, and in runs.
+TEST(LanguageModel, CachesOfFewerBitsChangeLittle) {
+  for (const std::string name : {"gpt2", "llama", "gemma3"}) {
+    for (const auto& [type, bound] : {std::pair{Dtype::bf16, 0.03}, {Dtype::f16, 0.004}}) {
+      SCOPED_TRACE(name);
+      const LanguageModel model = LanguageModel::load(folder_of(name));
+      const Sequences prompts = sequences_of(golden_tensors("language/" + name + ".safetensors"));
+      const std::vector<std::int32_t> tokens{3, 1, 4};
+      const Tensor wanted = steps(model, prompts, tokens, {}),
+                   found = steps(model, prompts, tokens, {.cache_type = type});
+      EXPECT_LE(difference(found, wanted), bound * largest(wanted));
+      EXPECT_GT(difference(found, wanted), 1e-6 * largest(wanted));
+      EXPECT_TRUE(same_bits(steps(model, prompts, tokens, {.chunk = 7, .cache_type = type, .threads = 3}), found));
+      const auto next = model.next_tokens(prompts, {.cache_type = type});
+      const std::vector<std::int64_t> first{2}, again{0}, three{3};
+      next->step(first, std::vector<std::int32_t>{0});
+      const Tensor run = Tensor::copy(next->step_runs(again, tokens, three));
+      for (std::int64_t i = 0; i < 3; ++i) {
+        EXPECT_TRUE(same_bits(run.view().select(0, i), found.view().select(0, i + 1).select(0, 2))) << i;
+      }
+    }
+  }
+}
+
 // Fewer bits change little: of logits that are about 1.
 TEST(LanguageModel, StoragesAreNearTheFullOne) {
   for (const std::string name : {"gpt2", "llama", "gemma3"}) {
@@ -175,6 +283,12 @@ TEST(LanguageModel, CallsThatDoNotFitAreRefused) {
   EXPECT_EQ(refused([&] { model.next_tokens(Sequences{{1}}, {.heads = {{0, 1}, {3, 0}}}); }),
             "language_model: there is no head 3.0; the layers are 0 to 2, the heads 0 to 1");
   EXPECT_EQ(model.logits({}).shape(), (Dims{0, 300}));
+  StackCache cache = model.make_cache();
+  const std::string unfit =
+      "language_model: a cache must have read some first tokens of one prompt, in each layer as many";
+  EXPECT_EQ(refused([&] { model.next_tokens(Sequences{{1}, {2}}, {.cache = &cache}); }), unfit);
+  cache.layers.pop_back();
+  EXPECT_EQ(refused([&] { model.next_tokens(Sequences{{1}}, {.cache = &cache}); }), unfit);
 }
 
 TEST(LanguageModel, FoldersOfAnotherKindAreRefused) {

@@ -176,12 +176,16 @@ TEST(Generator, WhatDoesNotFitIsRefused) {
   const Generator generator = Generator::load(language_folder("gpt2"));
   const auto refused = [](const auto& call) { return message_of<std::invalid_argument>(call); };
   EXPECT_EQ(refused([&] { generator.generate(std::vector<std::string>{"x", ""}); }),
-            "generate: prompt 2 has no tokens");
+            "generate: prompt 2 has no tokens; a prompt needs one");
   EXPECT_EQ(refused([&] { generator.generate_ids(std::vector<Ids>{Ids(256)}); }),
             "generate: prompt 1 has 256 tokens; the model has 256 positions, and writes at least one token");
   EXPECT_EQ(refused([&] { generator.generate("x", {.beams = 2, .stop_strings = {"."}}); }),
             "generate: stop strings and on_text need 1 beam, not 2");
   EXPECT_EQ(refused([&] { generator.generate("x", {.stop_strings = {""}}); }), "generate: a stop string is empty");
+  EXPECT_EQ(refused([&] { generator.generate("x", {.beams = 2, .drafts = Drafts::lookup}); }),
+            "generate: drafts need 1 beam, not 2");
+  EXPECT_EQ(refused([&] { generator.generate("x", {.cache_type = Dtype::f64}); }),
+            "generate: a cache is f32, bf16 or f16, not f64");
   const Generator bare = Generator::load(language_folder("llama"));
   EXPECT_NE(message_of<FormatError>([&] { bare.generate("x"); }).find("tokenizer.json is missing"), std::string::npos);
 

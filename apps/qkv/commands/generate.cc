@@ -15,6 +15,7 @@
 #include "inputs/head_options.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
+#include "io/files/descriptor.h"
 #include "io/json/json_events.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
@@ -48,12 +49,28 @@ struct GenerateRequest {
   ReportFile report{};
 };
 
-constexpr const char* kSamplingOptions[] = {"--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed"};
+const std::vector<std::string> kSamplingOptions{"--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed"};
+
+// What is not for texts that are scored.
+std::vector<std::string> all_but_text() {
+  std::vector<std::string> options{"text",         "--max-new-tokens",
+                                   "--max-length", "--stop",
+                                   "--greedy",     "--repetition-penalty",
+                                   "--beams",      "--length-penalty",
+                                   "--nbest",      "--chunk",
+                                   "--draft",      "--cache",
+                                   "--session",    "--ids",
+                                   "--heads",      "--explain",
+                                   "--chat",       "--raw"};
+  options.insert(options.end(), kSamplingOptions.begin(), kSamplingOptions.end());
+  return options;
+}
 
 // That of the folder, or a plain one, with what was given.
 std::optional<Sampling> sampling_of(const Command& command, const GenerateRequest& request,
                                     const Generator& generator) {
-  if (std::ranges::none_of(kSamplingOptions, [&](const char* option) { return command.given(option); })) return {};
+  if (std::ranges::none_of(kSamplingOptions, [&](const std::string& option) { return command.given(option); }))
+    return {};
   Sampling sampling = generator.sampling().value_or(Sampling{});
   if (command.given("--temperature")) sampling.temperature = request.sampling.temperature;
   if (command.given("--top-k")) sampling.top_k = request.sampling.top_k;
@@ -66,14 +83,10 @@ std::optional<Sampling> sampling_of(const Command& command, const GenerateReques
 // Of line `number`, from 1.
 std::vector<std::int32_t> prompt_of_line(const GenerateRequest& request, const Generator& generator,
                                          const std::string& line, std::int64_t number) {
-  const LanguageModelConfig& model = generator.model().config();
-  std::vector<std::int32_t> ids =
-      request.ids ? ids_of_line(line, number, model.vocab) : generator.prompt_ids(line, request.options.form);
-  if (ids.empty()) throw FormatError(fmt::format("line {} has no tokens; a prompt needs one", number));
-  if (std::ssize(ids) >= model.positions) {
-    throw FormatError(fmt::format("line {} has {} tokens; the model has {} positions, and writes at least one token",
-                                  number, ids.size(), model.positions));
-  }
+  std::vector<std::int32_t> ids = request.ids ? ids_of_line(line, number, generator.model().config().vocab)
+                                              : generator.prompt_ids(line, request.options);
+  const std::string why = generator.refusal_of_length(std::ssize(ids));
+  if (!why.empty()) throw FormatError(fmt::format("line {} {}", number, why));
   return ids;
 }
 
@@ -109,7 +122,21 @@ void write(const GenerateRequest& request, std::int64_t number, const std::vecto
   }
 }
 
-// Those before a line of standard input that is refused are answered. `first`: the number of the first line, from 1.
+// `first`: the number of the first line, from 1.
+void generate_prompts(const GenerateRequest& request, const Generator& generator,
+                      const std::vector<std::vector<std::int32_t>>& prompts, std::int64_t first) {
+  GeneratorOptions options = request.options;
+  options.stream.line = static_cast<std::uint64_t>(first - 1);
+  // A single text is shown as it grows.
+  const bool grows = (request.prompts.size() == 1 || !options.session.empty()) && !request.json && !request.ids &&
+                     !request.nbest && generator.beams(options) == 1;
+  if (grows) options.on_text = [](std::size_t, std::string_view text) { write_output(text); };
+  for (const auto& found : generator.generate_ids(prompts, options)) {
+    grows ? write_output("\n") : write(request, first++, found);
+  }
+}
+
+// Those before a line of standard input that is refused are answered.
 void generate_lines(const GenerateRequest& request, const Generator& generator, const std::vector<std::string>& lines,
                     std::int64_t first) {
   std::vector<std::vector<std::int32_t>> prompts;
@@ -122,16 +149,17 @@ void generate_lines(const GenerateRequest& request, const Generator& generator, 
     if (!request.prompts.empty()) throw;
     refused = std::current_exception();
   }
-  GeneratorOptions options = request.options;
-  options.stream.line = static_cast<std::uint64_t>(first - 1);
-  // A single text is shown as it grows.
-  const bool grows =
-      request.prompts.size() == 1 && !request.json && !request.ids && !request.nbest && generator.beams(options) == 1;
-  if (grows) options.on_text = [](std::size_t, std::string_view text) { write_output(text); };
-  for (const auto& found : generator.generate_ids(prompts, options)) {
-    grows ? write_output("\n") : write(request, first++, found);
-  }
+  generate_prompts(request, generator, prompts, first);
   if (refused) std::rethrow_exception(refused);
+}
+
+// The text of a session goes on, behind a prompt if there is one.
+void continue_session(const GenerateRequest& request, const Generator& generator) {
+  const std::string& path = request.options.session;
+  if (request.prompts.size() > 1) throw UsageError("PROMPT", "must be one at most with --session");
+  if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
+  if (!io::is_there(path)) throw UsageError("--session", path + " is not there yet; a PROMPT begins it");
+  generate_prompts(request, generator, {{}}, 1);
 }
 
 // What each text was written from.
@@ -208,8 +236,9 @@ void generate(const Command& command, GenerateRequest request) {
   const std::int64_t beams = generator.beams(request.options);
   const bool samples = request.options.sampling || (generator.sampling() && !request.options.greedy);
   if (samples && beams > 1) throw UsageError("--beams", "must be 1 where tokens are sampled; see --greedy");
-  if (beams > 1 && !request.options.stop_strings.empty()) throw UsageError("--stop", "goes with --beams 1 alone");
-  if (beams > 1 && !request.heads.empty()) throw UsageError("--heads", "goes with --beams 1 alone");
+  for (const char* option : {"--stop", "--heads", "--draft", "--session"}) {
+    if (beams > 1 && command.given(option)) throw UsageError(option, "goes with --beams 1 alone");
+  }
   if (request.options.nbest > beams) {
     throw UsageError("--nbest", fmt::format("{} must be at most the number of beams, {}; see --beams",
                                             request.options.nbest, beams));
@@ -218,6 +247,7 @@ void generate(const Command& command, GenerateRequest request) {
     explain(request, generator);
     return request.report.write("Written behind: " + request.prompts.front(), command.line());
   }
+  if (!request.options.session.empty()) return continue_session(request, generator);
   if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
   InputLines input(request.lines);
   for (std::vector<std::string> lines; input.next(lines);) {
@@ -262,8 +292,10 @@ void add_generate(Command& program) {
        {"--min-p", probability(sampling.min_p),
         "Sample from tokens at least this many times as probable as the most probable one"},
        {"--seed", seed(sampling.seed), "Seed of sampling"},
-       {"--greedy", flag(options.greedy), "Greedy search, whatever generation_config.json says",
-        excludes("--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed")},
+       {"--greedy",
+        flag(options.greedy),
+        "Greedy search, whatever generation_config.json says",
+        {.excludes = kSamplingOptions}},
        {"--repetition-penalty", finite(options.repetition_penalty, "X", 1e-6),
         "Above 1: tokens already in the text become less probable"},
        {"--beams", whole(options.beams, 1, kMaxBeams), "Beams of the search; 1: greedy search"},
@@ -272,6 +304,15 @@ void add_generate(Command& program) {
         "Print the N best texts of each line, as text: line number, tab, score, tab, text"},
        {"--chunk", whole(options.chunk, 0, 1 << 20),
         "Tokens of a prompt to process at once; fewer take less memory and give the same bits; 0: all"},
+       {"--cache",
+        choice(options.cache_type, Names<Dtype>{{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}),
+        "Type of the keys and values that are kept; bf16 and f16 take half the memory, and round"},
+       {"--draft", choice(options.drafts, Names<Drafts>{{"none", Drafts::none}, {"lookup", Drafts::lookup}}),
+        "Guess what follows from where the last tokens occurred before: the same bits, sooner where a text repeats "
+        "itself; not with --heads"},
+       {"--session", file(options.session, "FILE"),
+        "Keep the text and the model's state here, and go on from it if it is there, without a PROMPT as if it had "
+        "never stopped"},
        {"--ids", flag(request->ids), "Token ids in and out instead of text"},
        {"--json", flag(request->json),
         "Write one {\"texts\": [{text, ids, log_probability, score, end}]} per line, where end is end_token, "
@@ -280,18 +321,17 @@ void add_generate(Command& program) {
         {.target = &request->heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
         "With --json: also the weights of this head, layer and head from 0, in the passes that wrote; may be repeated",
         repeated() & needs("--json") & excludes("--explain", "--nbest")},
-       {"--score", file(request->scored, "FILE"),
+       {"--score",
+        file(request->scored, "FILE"),
         "Write nothing; show how probable each token of this text is: log-probability (natural), rank, token; last the "
         "sum, perplexity and bits per byte; with --json {log_probability, perplexity, bytes, bits_per_byte, tokens: "
         "[{id, token, log_probability, rank}]}",
-        excludes("text", "--max-new-tokens", "--max-length", "--stop", "--sample", "--temperature", "--top-k",
-                 "--top-p", "--min-p", "--seed", "--greedy", "--repetition-penalty", "--beams", "--length-penalty",
-                 "--nbest", "--chunk", "--ids", "--heads", "--explain", "--chat", "--raw")},
+        {.excludes = all_but_text()}},
        {"--explain", flag(request->explain),
         "Show what each token was written from, what else might have been, and what each layer would have written; "
         "with "
         "--json one object per prompt",
-        needs("text") & excludes("--ids", "--nbest")},
+        needs("text") & excludes("--ids", "--nbest", "--session")},
        html_option(request->report, needs("--explain"))});
   command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
   command.add(left_out_options(request->left_out, needs("--explain")));

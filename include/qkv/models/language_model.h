@@ -59,7 +59,11 @@ struct PromptOptions {
   /// what this token attends to, itself the last. Prompt: of which the row is; head: by its number in the list.
   std::vector<LayerHead> heads{};
   std::function<void(std::size_t prompt, std::size_t head, std::span<const float> weights)> on_weights{};
-  int threads = 0;  ///< 0: threads()
+  /// Of one prompt, from make_cache(): has read its first tokens, not all, and will have read what follows, guesses
+  /// that failed included. It must outlive what uses it.
+  StackCache* cache = nullptr;
+  Dtype cache_type = Dtype::f32;  ///< of keys, values and queries where there is no such cache; bf16 and f16 round them
+  int threads = 0;                ///< 0: threads()
   std::stop_token stop{};
 };
 
@@ -106,10 +110,13 @@ class QKV_API LanguageModel {
   void observe_gradients(std::span<const std::int32_t> sequence, std::int64_t behind, std::int32_t next,
                          Observer& observer) const;
 
-  /// What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. The
-  /// prompts are read here. std::invalid_argument as above, for an empty prompt, and for heads that are not there. The
-  /// model must outlive it.
+  /// What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. A
+  /// prompt is read when it begins, but for a beginning of 16 tokens or more that another one has, which is read once.
+  /// std::invalid_argument as above, for an empty prompt, for heads that are not there, and for a cache that does not
+  /// fit. The model must outlive it.
   std::unique_ptr<NextTokens> next_tokens(Prompts prompts, const PromptOptions& options = {}) const;
+  /// That has read nothing of one prompt.
+  StackCache make_cache(Dtype type = Dtype::f32) const { return layers_.make_cache(1, type); }
 
   const LanguageModelConfig& config() const { return config_; }
   void visit(const ParameterVisitor& visitor) const;

@@ -46,7 +46,15 @@ struct GeneratorOptions {
   std::int64_t nbest = 1;  ///< texts for each prompt, at most `beams`
   /// What the first prompt of a call draws from, and the i-th one i lines later.
   RandomStream stream{};
-  std::int64_t chunk = 0;  ///< as in PromptOptions
+  std::int64_t chunk = 0;        ///< as in PromptOptions
+  Drafts drafts = Drafts::none;  ///< none are made while weights of heads are asked for
+  /// A file that keeps a text and the model's state behind it, for one prompt and 1 beam: a prompt continues the text
+  /// that is there, and one without tokens only lets the model write on, with the bits of a text that never stopped.
+  /// It is replaced when the call ends well. Empty: none.
+  std::string session{};
+  /// Of the keys and values that are kept: f32, or in half the memory bf16 or f16, which is another arithmetic: they
+  /// and the queries are rounded.
+  Dtype cache_type = Dtype::f32;
   /// Called on the calling thread as texts grow, with what is new of the text behind a prompt: what it gives, one after
   /// the other, is the text. Beams must be 1.
   std::function<void(std::size_t prompt, std::string_view text)> on_text{};
@@ -58,9 +66,10 @@ struct GeneratorOptions {
 enum class EndOfText { end_token, stop_string, length };
 
 struct GeneratedText {
-  std::string text{};                     ///< behind the prompt, without the token that ended it
-  std::vector<std::int32_t> ids{};        ///< all that was written, what ended it and stop strings included
-  double log_probability = 0, score = 0;  ///< as in generate.h
+  std::string text{};               ///< behind the prompt, without the token that ended it
+  std::vector<std::int32_t> ids{};  ///< all that was written, what ended it and stop strings included
+  /// As in generate.h; where a session wrote on, those of all that was written behind the last prompt.
+  double log_probability = 0, score = 0;
   EndOfText end = EndOfText::length;
   /// Of each of the heads [written, prompt + written - 1], f32: row i is what the pass that wrote token i attended to,
   /// 0 behind its own token.
@@ -98,12 +107,18 @@ class QKV_API Generator {
   /// The texts behind each prompt, best first: the same bits whatever other prompts there are, however many threads,
   /// and however prompts are cut into chunks. std::invalid_argument, naming the prompt by its number from 1, for one
   /// without tokens or with so many that no position is left to write, and for options that do not fit together;
-  /// FormatError if the folder had no tokenizer.json.
+  /// FormatError if the folder had no tokenizer.json, and for a session that is damaged or of another model, arithmetic
+  /// or storage; IoError if it cannot be written.
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::string> prompts,
                                                    const GeneratorOptions& options = {}) const;
   GeneratedText generate(const std::string& prompt, const GeneratorOptions& options = {}) const;
   /// A prompt's ids. FormatError if the folder had no tokenizer.json, or for `chat` no chat template of a known kind.
   std::vector<std::int32_t> prompt_ids(const std::string& prompt, PromptForm form = PromptForm::text) const;
+  /// As generate() takes it with these options: what continues a session is raw. std::invalid_argument for a chat
+  /// there.
+  std::vector<std::int32_t> prompt_ids(const std::string& prompt, const GeneratorOptions& options) const;
+  /// Why nothing is written behind a prompt of so many tokens; empty: it is.
+  std::string refusal_of_length(std::int64_t tokens) const;
   /// From ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
   std::vector<std::vector<GeneratedText>> generate_ids(LanguageModel::Prompts prompts,
                                                        const GeneratorOptions& options = {}) const;
@@ -132,6 +147,7 @@ class QKV_API Generator {
             Lengths lengths, std::vector<std::string> stop_strings);
 
   class TextWriter;
+  struct Session;
 
   GenerateOptions search_options(const GeneratorOptions& options) const;
   /// How many tokens may follow a prompt of so many.
