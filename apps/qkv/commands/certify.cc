@@ -2,10 +2,13 @@
 #include "qkv/pipelines/certify.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,17 +26,22 @@ struct CertifyRequest {
   std::string model{}, expected{};
   WeightStorage weights = WeightStorage::full;
   bool json = false;
+  std::optional<std::int64_t> ways{};  // prompts
 };
 
 // What is computed and found.
 struct Certified {
   std::vector<CertifiedCase> cases;
   std::string target, certificate, difference;  // the last two of a model
+  std::vector<WayOfWriting> ways;
 
   std::size_t parted() const {
     return static_cast<std::size_t>(std::ranges::count_if(cases, [](const auto& each) { return !each.holds(); }));
   }
-  bool holds() const { return parted() == 0 && difference.empty(); }
+  bool writes_alike() const {
+    return std::ranges::all_of(ways, [&](const WayOfWriting& way) { return way.digest == ways.front().digest; });
+  }
+  bool holds() const { return parted() == 0 && difference.empty() && writes_alike(); }
 };
 
 Certified computed(const CertifyRequest& request) {
@@ -50,11 +58,17 @@ Certified computed(const CertifyRequest& request) {
     }
   }
   found.cases = certify(options);
+  if (request.ways) {
+    const Generator generator = Generator::load(find_language_model(request.model), request.weights);
+    const auto file = std::filesystem::temp_directory_path() / fmt::format("qkv_{}.session", getpid());
+    found.ways = ways_of_writing(generator, static_cast<std::size_t>(*request.ways), file.string(), options);
+  }
   return found;
 }
 
 // What is wrong, and why, where that is known.
 std::string complaint(const Certified& found) {
+  if (!found.writes_alike()) return "the model's texts depend on how the work is cut: please report it";
   if (found.parted() == 0) return "the model's certificates differ in " + found.difference;
   const auto all = targets();
   const bool is_fused = std::ranges::find_if(all, &Target::selected)->fused;
@@ -70,6 +84,7 @@ void print_text(const Certified& found) {
   }
   if (found.parted() == 0) fmt::print("{} computes with arithmetic {}\n", found.target, kArithmetic);
   if (!found.certificate.empty()) fmt::print("{}\n", found.certificate);
+  for (const auto& [name, digest] : found.ways) fmt::print("{} {}\n", digest, name);
 }
 
 void print_json(const Certified& found) {
@@ -81,6 +96,7 @@ void print_json(const Certified& found) {
   }
   if (!found.certificate.empty()) json["certificate"] = found.certificate;
   if (!found.difference.empty()) json["difference"] = found.difference;
+  for (const auto& [name, digest] : found.ways) json["ways"].push_back({{"name", name}, {"digest", digest}});
   fmt::print("{}\n", json.dump(2));
 }
 
@@ -89,11 +105,16 @@ void print_json(const Certified& found) {
 void add_certify(Command& program) {
   Command& command = program.add_command("certify", "Check that this machine computes the same bits as others");
   const auto request = std::make_shared<CertifyRequest>();
-  command.add({{"--model", file(request->model, "FOLDER"),
-                "Print the certificate of this model too: equal on machines whose results have the same bits"},
-               {"--expect", text(request->expected, "CERTIFICATE"),
-                "Certificate or fingerprint of the model from another machine, to compare with", needs("--model")},
-               {"--json", flag(request->json), "print one JSON object"}});
+  command.add(
+      {{"--model", file(request->model, "FOLDER"),
+        "Print the certificate of this model too: equal on machines whose results have the same bits"},
+       {"--expect", text(request->expected, "CERTIFICATE"),
+        "Certificate or fingerprint of the model from another machine, to compare with", needs("--model")},
+       {"--ways", whole(request->ways, 1, 1 << 20),
+        "Let the language model write behind so many prompts of drawn ids, cut in twelve ways: whole, in chunks, "
+        "in company, in another order, resumed, with drafts, on 1, 2 and 5 threads ...; one SHA-256 for each",
+        needs("--model")},
+       {"--json", flag(request->json), "print one JSON object"}});
   command.add({weights_option(request->weights), threads_option()});
   command.on_run([request] {
     const Certified found = computed(*request);

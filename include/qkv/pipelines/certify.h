@@ -39,6 +39,17 @@ QKV_API std::string fingerprint_of_folder(const std::string& folder, WeightStora
 QKV_API std::string certificate(const std::string& folder, WeightStorage storage = WeightStorage::full,
                                 const FingerprintOptions& options = {});
 
+/// What a Generator writes however the work is cut, twelve ways: a SHA-256 of the tokens and the log-probabilities of
+/// 12 that it writes behind each of so many prompts of drawn ids; equal ones have the same bits.
+struct WayOfWriting {
+  std::string name, digest;
+};
+/// Prompts whole, in chunks of 7, of 64 and of 2 tokens, in batches of 16, alone, in another order, beside others that
+/// begin alike, resumed from a session, with drafts, with 1, 2 and 5 threads, and with the weights of two heads asked
+/// for. `session`: a file for the sessions, which is overwritten and removed.
+QKV_API std::vector<WayOfWriting> ways_of_writing(const Generator& generator, std::size_t prompts,
+                                                  const std::string& session, const FingerprintOptions& options = {});
+
 /// In words what parts two certificates or fingerprints: the arithmetic, the class, storage, precision, the model, or
 /// the results alone. Empty: nothing. std::invalid_argument if one of them is none.
 QKV_API std::string difference_of_certificates(const std::string& here, const std::string& expected);
