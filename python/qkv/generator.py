@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from collections.abc import Iterable, Iterator
@@ -35,8 +36,26 @@ class GenerateOptions(TypedDict, total=False):
     nbest: int  #: 1
     chunk: int  #: tokens of a prompt that are read at once, which changes no bit; 0: all
     heads: Iterable[tuple[int, int]]  #: (layer, head), from 0, whose weights the results have, of the passes that wrote
+    draft: str  #: "lookup": what follows is guessed from what the text repeats; the same bits in less time. "none"
+    #: file that keeps a text and the model's state, for one prompt: the text goes on behind it, and with "" as if never stopped
+    session: str | os.PathLike[str]
+    cache: str  #: type of the keys and values that are kept: "f32"; "bf16" and "f16" take half the memory, and round
+    raw: bool  #: prompts hold their special tokens themselves: none is added
     chat: bool  #: each prompt is a text that a user says, put into the folder's chat template (ChatML, Llama, Mistral, Gemma)
     threads: int | None
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    """How probable a model finds a text: of all tokens but the first, which has none before it."""
+
+    ids: list[int]  #: the first included
+    log_probabilities: list[float]  #: natural logarithms, each behind the tokens before it
+    ranks: list[int]  #: among all tokens, 1 for the most probable
+    log_probability: float  #: the sum
+    bytes: int  #: of the text that they are
+    bits_per_byte: float
+    perplexity: float
 
 
 @dataclass(frozen=True)
@@ -86,10 +105,26 @@ class Generator(Model):
         given: Any = [prompts] if single else list(prompts)
         are_texts = bool(given) and isinstance(given[0], str)
         generate = self._core.generate if are_texts else self._core.generate_ids
-        found = generate(given, _list_of(stop_strings), **self._with_threads(options))
+        found = generate(given, _list_of(stop_strings), **self._call(options))
         results = [[GeneratedText(**each) for each in best] for best in found]
         chosen: list[Any] = [best[0] for best in results] if options.get("nbest", 1) == 1 else results
         return chosen[0] if single else chosen
+
+    def score(self, texts: str | Iterable[str], *, threads: int | None = None) -> Any:
+        """How probable each token of a text is, or a list of it for several, which are tokenized as prompts are.
+
+        A text longer than the model's positions is read in windows that begin half of them apart, and a token counts in the
+        first that holds it. ValueError for a text with fewer than two tokens.
+        """
+        single = isinstance(texts, str)
+        found = self._core.score([texts] if single else list(texts), self.threads if threads is None else threads)
+        results = [ScoredText(**each) for each in found]
+        return results[0] if single else results
+
+    # The options with what the folder's model has, and the path as a text.
+    def _call(self, options: Any) -> dict[str, Any]:
+        call = self._with_threads(options)
+        return call if call.get("session") is None else {**call, "session": os.fspath(call["session"])}
 
     def stream(self, prompt: str, *, stop_strings: str | Iterable[str] = (), **options: Unpack[GenerateOptions]) -> Iterator[str]:
         """The text behind a prompt, piece by piece as it is written; options as generate() has them, but for beams.
@@ -98,7 +133,7 @@ class Generator(Model):
         """
         pieces: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
         stop = _qkv._StopSource()
-        call = self._with_threads(options)
+        call = self._call(options)
 
         def write() -> None:
             try:

@@ -40,10 +40,18 @@ GeneratorOptions take_generator_options(const Generator& generator, nb::handle s
   keywords.read("beams", options.beams);
   keywords.read("length_penalty", options.length_penalty);
   keywords.read("nbest", options.nbest);
-  bool chat = false;
+  bool chat = false, raw = false;
   keywords.read("chat", chat);
-  if (chat) options.form = PromptForm::chat;
+  keywords.read("raw", raw);
+  if (chat && raw) throw std::invalid_argument("generate: chat and raw are two forms of a prompt; give one");
+  if (chat || raw) options.form = chat ? PromptForm::chat : PromptForm::raw;
   keywords.read("chunk", options.chunk);
+  constexpr std::pair<std::string_view, Drafts> kDrafts[] = {{"none", Drafts::none}, {"lookup", Drafts::lookup}};
+  keywords.read("draft", options.drafts, kDrafts);
+  keywords.read("session", options.session);
+  constexpr std::pair<std::string_view, Dtype> kCaches[] = {
+      {"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}};
+  keywords.read("cache", options.cache_type, kCaches);
   TensorView heads;
   keywords.read_integers("heads", heads);
   if (heads) options.heads = take_heads(heads);
@@ -82,6 +90,25 @@ nb::list generate_ids(const Generator& generator, nb::handle prompts, nb::handle
   return found_by([&] { return generator.generate_ids(all, options); }, text_found);
 }
 
+nb::list score_texts(const Generator& generator, nb::handle texts, nb::handle threads) {
+  const std::vector<std::string> all = take_texts(texts, "texts");
+  const TextScoreOptions options{.threads = take_threads(threads)};
+  std::vector<ScoredText> scored;
+  run_released(kLongOperations, [&] { scored = generator.score(all, options); });
+  nb::list results;
+  for (const ScoredText& one : scored) {
+    nb::list log_probabilities, ranks;
+    for (const TokenScore& token : one.tokens) {
+      log_probabilities.append(token.log_probability);
+      ranks.append(token.rank);
+    }
+    results.append(dict_of("ids", numbers_of(one.ids), "log_probabilities", log_probabilities, "ranks", ranks,
+                           "log_probability", one.log_probability, "bytes", one.bytes, "bits_per_byte",
+                           one.bits_per_byte, "perplexity", one.perplexity));
+  }
+  return results;
+}
+
 // What the text grows by goes to a function, which must not raise; writing ends where the source is asked to stop.
 void stream(const Generator& generator, const std::string& prompt, nb::handle stop_strings, nb::handle on_text,
             const std::stop_source& stop, const nb::kwargs& keywords) {
@@ -104,6 +131,7 @@ void bind_generator(nb::module_& module) {
       .def("__init__", &load_weights<Generator>, "folder"_a, "weights"_a, "precision"_a)
       .def("generate", &generate_texts, "prompts"_a, "stop_strings"_a, "keywords"_a)
       .def("generate_ids", &generate_ids, "prompts"_a, "stop_strings"_a, "keywords"_a)
+      .def("score", &score_texts, "texts"_a, "threads"_a)
       .def("stream", &stream, "prompt"_a, "stop_strings"_a, "on_text"_a, "stop"_a, "keywords"_a)
       .def("tokenizer", [](const Generator& generator) { return Tokenizer(generator.tokenizer()); });
 }

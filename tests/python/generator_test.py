@@ -95,6 +95,9 @@ def test_it_pickles_as_its_folder(generator):
         (ValueError, {"min_p": 2}, "min_p is 2, must be from 0 to 1"),
         (ValueError, {"beams": 2, "temperature": 1.0}, "sampling needs 1 beam"),
         (ValueError, {"beams": 2, "stop_strings": ["."]}, "need 1 beam"),
+        (ValueError, {"beams": 2, "draft": "lookup"}, "drafts need 1 beam"),
+        (ValueError, {"draft": "twice"}, 'draft must be one of "none", "lookup"'),
+        (TypeError, {"session": 1}, "expected str, bytes or os.PathLike"),
         (TypeError, {"stop_strings": [1]}, r"stop_strings\[0\] must be a str"),
         (TypeError, {"max_new_tokens": 1.5}, "max_new_tokens must be a whole number"),
     ],
@@ -102,6 +105,44 @@ def test_it_pickles_as_its_folder(generator):
 def test_what_does_not_fit_is_refused(generator, error, options, message):
     with pytest.raises(error, match=message):
         generator.generate("x", **options)
+
+
+def test_sessions_and_drafts_change_nothing(generator, tmp_path):
+    whole = generator.generate("A cat", max_new_tokens=40)
+    assert generator.generate("A cat", max_new_tokens=40, draft="lookup") == whole
+    first = generator.generate("A cat", max_new_tokens=15, session=tmp_path / "text")
+    second = generator.generate("", max_new_tokens=25, session=str(tmp_path / "text"), draft="lookup")
+    assert first.ids + second.ids == whole.ids and second.log_probability == whole.log_probability
+    with pytest.raises(qkv.FormatError, match="is of model qkv"):
+        qkv.Generator(GOLDEN / "llama").generate([[1]], session=tmp_path / "text")
+    with pytest.raises(ValueError, match="goes on with 1 prompt, not 2"):
+        generator.generate(["a", "b"], session=tmp_path / "text")
+
+
+def test_raw_prompts_hold_their_marks(generator):
+    chats = json.loads((GOLDEN / "chat.json").read_text())
+    marked = f"<|im_start|>user\n{chats['messages'][0]}<|im_end|>\n<|im_start|>assistant\n"
+    assert generator.generate(marked, raw=True, max_new_tokens=4) == generator.generate(chats["messages"][0], chat=True, max_new_tokens=4)
+    with pytest.raises(ValueError, match="two forms of a prompt"):
+        generator.generate("x", raw=True, chat=True)
+
+
+# Beside what is written greedily: its tokens have rank 1, and the sum is its own log-probability.
+def test_scores_are_those_of_what_was_written(generator):
+    prompt = "A cat sat"
+    texts = [prompt, "The cat"]
+    alone, other = generator.score(texts)
+    assert (alone, other) == (generator.score(prompt), generator.score(texts[1], threads=3))
+    assert alone.ids == generator.tokenizer.encode(prompt).ids and len(alone.ranks) == len(alone.ids) - 1
+    first = len(generator.tokenizer.encode(prompt).ids) - len(alone.ids) + 1
+    one = generator.generate([alone.ids[:first]], max_new_tokens=1)[0]
+    expected = one.log_probability if alone.ids[first] == one.ids[0] else None
+    assert (alone.ranks[0] == 1) == (expected is not None)
+    assert alone.log_probability == pytest.approx(sum(alone.log_probabilities))
+    assert alone.perplexity == pytest.approx(numpy.exp(-alone.log_probability / len(alone.ranks)))
+    assert alone.bits_per_byte == pytest.approx(-alone.log_probability / numpy.log(2) / alone.bytes)
+    with pytest.raises(ValueError, match="text 1 has 1 tokens"):
+        generator.score("x")
 
 
 def test_refusals_of_prompts_and_folders(generator):
