@@ -5,6 +5,7 @@ A testament is three files: .bzs, one block a record (offset, compressed size, s
 zverse.cpp and zstr.cpp, and the files themselves. Entries follow the module's canon: introductions of the module and the
 testament, then for each book its introduction, for each chapter its introduction and its verses. An introduction of a
 chapter names it in its markup, so that no table of any canon is needed here."""
+import glob
 import html
 import re
 import struct
@@ -52,6 +53,17 @@ def chapters(entries):
         while verses and not verses[-1]:
             verses.pop()
     return found
+
+
+def modules(root, testament="*"):
+    """The chapters() of each testament ("nt", "ot") of the modules in an unpacked package."""
+    for blocks in sorted(glob.glob(f"{glob.escape(root)}/usr/share/sword/modules/texts/ztext/*/{testament}.bzs")):
+        files = (open(blocks[: -len("bzs")] + ending, "rb") for ending in ("bzs", "bzv", "bzz"))
+        contents = []
+        for file in files:
+            with file:
+                contents.append(file.read())
+        yield chapters(read_entries(*contents))
 
 
 def pairs(english, other):

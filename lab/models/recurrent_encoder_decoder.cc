@@ -198,7 +198,7 @@ Tensor RecurrentEncoderDecoder::logits(const PairBatch& batch, const EncoderDeco
 LossSum RecurrentEncoderDecoder::loss(const PairBatch& batch) const {
   Pass pass(config_, batch);
   Tensor unpacked;
-  const CrossEntropy sum = cross_entropy(classes(parts_->target_table(), parts_->logits_bias, unpacked),
+  const CrossEntropy sum = cross_entropy(classes(parts_->target_table(), parts_->logits_bias.value, unpacked),
                                          parts_->run(batch, {}, pass), batch.target, {.excluded = config_.padding});
   return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
 }
@@ -212,7 +212,7 @@ LossSum RecurrentEncoderDecoder::backward(const PairBatch& batch, const EncoderD
   Tensor unpacked;
   Tensor grad = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
-      classes(table, parts.logits_bias, unpacked), hidden, counted(batch, options),
+      classes(table, parts.logits_bias.value, unpacked), hidden, counted(batch, options),
       {.smoothing = options.label_smoothing, .excluded = options.only ? std::nullopt : std::optional(config_.padding)},
       {.hidden = grad, .weight = gradient_view(table.weight()), .bias = gradient_view(parts.logits_bias)});
   auto [grad_target, grad_memory, grad_states] =

@@ -28,9 +28,10 @@ def train(
     change: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Trains a model that translates, or classifies pictures, as its config says (docs/training.md); the best step and loss.
+    """Trains a model that translates, writes, or classifies pictures, as its config says (docs/training.md); the best step and loss.
 
-    train and valid: pairs, a line each, text, tab, translation; of a classifier, folders of PNG and JPEG files, or CSV.
+    train and valid: pairs, a line each, text, tab, translation; of a language model, documents with a blank line between
+    them; of a classifier, folders of PNG and JPEG files, or CSV.
     out: the folder for the model, checkpoints, log.jsonl and loss.svg; started again after an interruption, it resumes.
     progress is called with a dict: step, loss ... now and then, validation_loss after a validation, notice.
 

@@ -10,8 +10,7 @@
 #include "keywords.h"
 #include "lab/compare/compare.h"
 #include "qkv/stop.h"
-#include "qkv/train/train_classifier.h"
-#include "qkv/train/train_translator.h"
+#include "qkv/train/train_files.h"
 #include "surroundings.h"
 
 namespace qkv::python {
@@ -75,6 +74,7 @@ class Observer : public TrainingObserver, public CompareObserver {
   void receive(const Validation& validation) override {
     teller_.tell([&] {
       nb::dict said = dict_of("step", validation.step, "validation_loss", validation.loss, "best", validation.best);
+      if (validation.bits_per_byte) said["bits_per_byte"] = *validation.bits_per_byte;
       if (validation.metric) said[validation.metric->name.c_str()] = validation.metric->value;
       return said;
     });
@@ -98,8 +98,8 @@ nb::dict result_of_training(const TrainingResult& result) {
   return given;
 }
 
-nb::dict train_files(nb::handle config, nb::handle train, nb::handle valid, nb::handle out, nb::handle progress,
-                     const nb::kwargs& given) {
+nb::dict train_from_files(nb::handle config, nb::handle train, nb::handle valid, nb::handle out, nb::handle progress,
+                          const nb::kwargs& given) {
   TrainTranslatorFiles files{.config = take_text(config, "config"),
                              .train = take_text(train, "train"),
                              .valid = take_text(valid, "valid"),
@@ -107,12 +107,14 @@ nb::dict train_files(nb::handle config, nb::handle train, nb::handle valid, nb::
   Keywords keywords("train", given);
   bool change = false, skip_bad = false;
   keywords.read("change", change);
-  const bool classifies = is_classifier_config(files.config);
-  if (!classifies) {
-    keywords.read("tokenizer", files.tokenizer);
+  const TrainedKind kind = trained_kind(files.config);
+  if (kind == TrainedKind::translator) {
     keywords.read("target_tokenizer", files.target_tokenizer);
-    keywords.read("start_from", files.from);
     keywords.read("skip_bad", skip_bad);
+  }
+  if (kind != TrainedKind::pictures) {
+    keywords.read("tokenizer", files.tokenizer);
+    keywords.read("start_from", files.from);
     keywords.read("exact_text", files.lines.exact);
     keywords.read("replace_invalid", files.lines.replace_invalid);
   }
@@ -123,8 +125,7 @@ nb::dict train_files(nb::handle config, nb::handle train, nb::handle valid, nb::
   TrainingResult result;
   teller.run([&] {
     const TrainingOptions options{.observer = &observer, .change = change};
-    result = classifies ? train_classifier({files.config, files.train, files.valid, files.out}, options)
-                        : train_translator(files, options);
+    result = train_files(files, options);
   });
   return result_of_training(result);
 }
@@ -155,7 +156,7 @@ std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs
 
 void bind_training(nb::module_& module) {
   Described(module)
-      .def("_train", &train_files, "config"_a, "train"_a, "valid"_a, "out"_a, "progress"_a, "keywords"_a)
+      .def("_train", &train_from_files, "config"_a, "train"_a, "valid"_a, "out"_a, "progress"_a, "keywords"_a)
       .def("_compare", &compare_models, "out"_a, "progress"_a, "keywords"_a);
 }
 

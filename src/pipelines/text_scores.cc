@@ -6,6 +6,7 @@
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
+#include "models/language/text_windows.h"
 #include "ops/rowwise/row_kernels.h"
 #include "qkv/pipelines/generator.h"
 #include "qkv/stop.h"
@@ -15,26 +16,6 @@ namespace {
 
 // Tokens of one pass, and rows of logits at once: a vocabulary is wide.
 constexpr std::int64_t kPassTokens = 1 << 13, kLogitRows = 64;
-
-// Tokens of a text that are read together, of which those from `counted` on count.
-struct TextWindow {
-  std::size_t text;
-  std::int64_t begin, end, counted;
-};
-
-std::vector<TextWindow> windows_of(const std::vector<ScoredText>& texts, std::int64_t positions) {
-  std::vector<TextWindow> windows;
-  const std::int64_t stride = std::max<std::int64_t>(1, positions / 2);
-  for (std::size_t text = 0; text < texts.size(); ++text) {
-    const auto size = static_cast<std::int64_t>(texts[text].ids.size());
-    std::int64_t counted = 1;
-    for (std::int64_t begin = 0; counted < size; begin += stride) {
-      windows.push_back({text, begin, std::min(begin + positions, size), counted});
-      counted = windows.back().end;
-    }
-  }
-  return windows;
-}
 
 TokenScore score_of(std::span<const float> logits, std::int32_t id) {
   const float own = logits[static_cast<std::size_t>(id)];
@@ -75,15 +56,18 @@ void score_windows(const LanguageModel& model, std::span<const TextWindow> windo
 std::vector<ScoredText> Generator::score(std::span<const std::string> texts, const TextScoreOptions& options) const {
   const StopScope stop(options.stop);
   std::vector<ScoredText> results;
+  std::vector<std::int64_t> lengths;
   for (const std::string& text : texts) {
     Encoding encoding = tokenizer().encode(text);
     refuse_unless(encoding.ids.size() > 1, "score", "text {} has {} tokens; scoring needs two", results.size() + 1,
                   encoding.ids.size());
     const std::size_t bytes = text.size() - encoding.offsets.front().end;
     refuse_unless(bytes > 0, "score", "text {} has no byte behind its first token", results.size() + 1);
+    lengths.push_back(std::ssize(encoding.ids));
     results.push_back({.ids = std::move(encoding.ids), .bytes = static_cast<std::int64_t>(bytes)});
   }
-  const std::vector<TextWindow> windows = windows_of(results, model_.config().positions);
+  const std::int64_t positions = model_.config().positions;
+  const std::vector<TextWindow> windows = text_windows(lengths, positions, scoring_stride(positions));
   for (std::size_t begin = 0, end = 0; begin < windows.size(); begin = end) {
     std::int64_t tokens = 0;
     do {

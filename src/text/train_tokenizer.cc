@@ -38,7 +38,7 @@ Json byte_level() {
 }
 
 // `tokens` are those between the special ones at both ends.
-Json tokenizer_json(const std::vector<std::string>& tokens, const Json& merges) {
+Json tokenizer_json(const std::vector<std::string>& tokens, const Json& merges, EndTokenPlace place) {
   const std::size_t padding = tokens.size() + 2;
   Json vocab = {{kEnd, 0}, {kUnknown, 1}};
   auto& members = vocab.get_ref<Json::object_t&>();  // all are new: operator[] would search all before it
@@ -47,6 +47,7 @@ Json tokenizer_json(const std::vector<std::string>& tokens, const Json& merges) 
   const Json text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
   const Json second = {{"Sequence", {{"id", "B"}, {"type_id", 0}}}};
   const Json end = {{"SpecialToken", {{"id", kEnd}, {"type_id", 0}}}};
+  const bool before = place == EndTokenPlace::before;
   const Json strip = {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}};
   return {{"version", "1.0"},
           {"truncation", nullptr},
@@ -57,8 +58,8 @@ Json tokenizer_json(const std::vector<std::string>& tokens, const Json& merges) 
           {"pre_tokenizer", byte_level()},
           {"post_processor",
            {{"type", "TemplateProcessing"},
-            {"single", Json::array({text, end})},
-            {"pair", Json::array({text, second, end})},
+            {"single", before ? Json::array({end, text}) : Json::array({text, end})},
+            {"pair", before ? Json::array({end, text, second}) : Json::array({text, second, end})},
             {"special_tokens", {{kEnd, {{"id", kEnd}, {"ids", Json::array({0})}, {"tokens", Json::array({kEnd})}}}}}}},
           {"decoder", {{"type", "Sequence"}, {"decoders", Json::array({byte_level(), strip})}}},
           {"model",
@@ -77,13 +78,15 @@ Json tokenizer_json(const std::vector<std::string>& tokens, const Json& merges) 
 }  // namespace
 
 struct TokenizerTrainer::State {
+  EndTokenPlace place;
   // Text is cut into words by the very tokenizer that will use the vocabulary.
   Tokenizer::Parts parts;
   std::unordered_map<std::string, std::int64_t> words;  // in bytes, and how often they were seen
 };
 
-TokenizerTrainer::TokenizerTrainer() : state_(std::make_unique<State>()) {
-  const std::string json = tokenizer_json(byte_tokens(), Json::array()).dump();
+TokenizerTrainer::TokenizerTrainer(EndTokenPlace place)
+    : state_(std::make_unique<State>(State{.place = place, .parts = {}, .words = {}})) {
+  const std::string json = tokenizer_json(byte_tokens(), Json::array(), place).dump();
   state_->parts =
       text::read_tokenizer_json(std::make_unique<const io::JsonDocument>(json, "tokenizer.json"), Tokenizer::kAnyVocab);
 }
@@ -118,7 +121,7 @@ std::string TokenizerTrainer::train(std::int64_t vocab) const {
     merges.push_back({tokens[left], tokens[right]});
     tokens.push_back(tokens[left] + tokens[right]);
   }
-  return tokenizer_json(tokens, merges).dump(1) + "\n";
+  return tokenizer_json(tokens, merges, state_->place).dump(1) + "\n";
 }
 
 }  // namespace qkv

@@ -6,6 +6,7 @@
 #include "qkv/stop.h"
 #include "train/checkpoints.h"
 #include "train/config/classifier_config.h"
+#include "train/config/run_identity.h"
 #include "train/data/labelled_pictures.h"
 
 namespace qkv {
@@ -62,11 +63,7 @@ TrainingResult train_classifier(const TrainClassifierFiles& files, const Trainin
   const std::vector<float> black(dark.data<float>(), dark.data<float>() + 3);
   TrainingOptions all_options = options;
   all_options.identity = identity_of_classifier(config);
-  all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
-                          {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
-  if (config.training.precision != Precision::exact) {  // checkpoints of before it was a key go on
-    all_options.settings["precision"] = name_of(config.training.precision);
-  }
+  all_options.settings = training::settings_of(config);
   all_options.write_model = [&] {
     processor.save(files.out);
     model.save(files.out, config.dtype);

@@ -7,23 +7,20 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/refuse.h"
-#include "io/files/byte_source.h"
-#include "models/folder_tensors.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/stop.h"
 #include "qkv/text/tokenizer.h"
-#include "qkv/text/train_tokenizer.h"
 #include "train/checkpoints.h"
 #include "train/config/run_identity.h"
 #include "train/config/train_config.h"
 #include "train/data/training_pairs.h"
+#include "train/data/vocabulary.h"
 
 namespace qkv {
 namespace {
@@ -36,66 +33,14 @@ using training::read_training_pairs;
 using training::SideTokens;
 using training::TrainConfig;
 using training::Vocabularies;
+using training::Vocabulary;
 
 // Names of the files in a folder.
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kTargetTokenizerFile = "target_tokenizer.json";
 
-constexpr const char* kEnd = "</s>";
-constexpr const char* kPadding = "<pad>";
-constexpr const char* kUnknown = "<unk>";
-
-// The tokenizers of a training: one for both sides, or one for each; given, or the folder's own, or learned.
-class Vocabulary {
- public:
-  // The tokenizer in the file that is given, or that the folder has in `name`; with neither, the smallest one, until
-  // learn().
-  Vocabulary(const TrainTranslatorFiles& files, const std::string& name, const std::string& given);
-
-  // From texts, if there was no tokenizer; notices that it came out smaller than asked for.
-  void learn(const std::vector<const std::string*>& texts, std::int64_t vocab, const Notice& notice);
-
-  bool is_given() const { return is_given_; }
-  const std::string& name() const { return name_; }  // of its file in the folder
-  const std::string& path() const { return path_; }  // for messages
-  const std::string& json() const { return json_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  std::int32_t need(const std::string& token) const;  // its id; FormatError without such a token
-
- private:
-  std::string name_, path_;
-  bool is_given_, is_found_;
-  std::string json_;
-  Tokenizer tokenizer_;
-};
-
 std::string given_tokenizer(const TrainTranslatorFiles& files, const std::string& option, const std::string& name) {
   return option.empty() && !files.from.empty() ? files.from + "/" + name : option;
-}
-
-Vocabulary::Vocabulary(const TrainTranslatorFiles& files, const std::string& name, const std::string& given)
-    : name_(name),
-      path_(given.empty() ? files.out + "/" + name : given),
-      is_given_(!given.empty()),
-      is_found_(is_given_ || std::filesystem::exists(path_)),
-      json_(is_found_ ? read_file(path_) : TokenizerTrainer().train(TokenizerTrainer::kSmallestVocab)),
-      tokenizer_(Tokenizer::parse(json_, path_)) {}
-
-void Vocabulary::learn(const std::vector<const std::string*>& texts, std::int64_t vocab, const Notice& notice) {
-  if (is_found_) return;
-  TokenizerTrainer trainer;
-  for (const std::string* text : texts) trainer.add(*text);
-  json_ = trainer.train(vocab);
-  tokenizer_ = Tokenizer::parse(json_, path_);
-  if (tokenizer_.vocab() == vocab) return;
-  notice(fmt::format("{}: {} tokens instead of {}: no other pair of neighbours occurs twice", name_, tokenizer_.vocab(),
-                     vocab));
-}
-
-std::int32_t Vocabulary::need(const std::string& token) const {
-  const auto id = tokenizer_.id_of(token);
-  if (!id) throw FormatError(fmt::format("{}: has no token \"{}\"", path_, token));
-  return *id;
 }
 
 // The one of both sides; or that of the source side, then that of the target side.
@@ -105,9 +50,10 @@ std::vector<Vocabulary> find_vocabularies(const TrainTranslatorFiles& files, Voc
            files.target_tokenizer);
   }
   std::vector<Vocabulary> all;
-  all.emplace_back(files, kTokenizerFile, given_tokenizer(files, files.tokenizer, kTokenizerFile));
+  all.emplace_back(files.out, kTokenizerFile, given_tokenizer(files, files.tokenizer, kTokenizerFile));
   if (sides == Vocabularies::separate) {
-    all.emplace_back(files, kTargetTokenizerFile, given_tokenizer(files, files.target_tokenizer, kTargetTokenizerFile));
+    all.emplace_back(files.out, kTargetTokenizerFile,
+                     given_tokenizer(files, files.target_tokenizer, kTargetTokenizerFile));
   }
   return all;
 }
@@ -130,14 +76,6 @@ class TrainedTranslator : public TrainableOn<PairBatch> {
   const TrainConfig& config_;
 };
 
-std::string checksum(std::string_view bytes) { return fmt::format("{:08x}", io::crc32(bytes)); }
-
-std::string checksum_of_weights(const std::string& folder) {
-  std::uint32_t sum = io::crc32({});
-  for (const std::string& file : weight_files(folder)) sum = io::crc32(read_file(file), sum);
-  return fmt::format("{:08x}", sum);
-}
-
 // The model that training begins with: random weights, or those of the folder.
 std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
   const WeightStorage storage = with_precision(WeightStorage::full, config.training.precision);
@@ -152,26 +90,16 @@ std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const T
 // What the vocabularies decide of the model. The source's table has room for the id of padding, too, which other
 // programs look up to pad with, though no source holds it.
 void set_tokens(const Vocabulary& source, const Vocabulary& target, TrainConfig& config) {
-  const std::int32_t padding = target.need(kPadding);
+  const std::int32_t padding = target.need(training::kPadding);
   if (padding != target.tokenizer().vocab() - 1) {
-    throw FormatError(fmt::format("{}: the token {} must be the last one", target.path(), kPadding));
+    throw FormatError(fmt::format("{}: the token {} must be the last one", target.path(), training::kPadding));
   }
   const std::int64_t target_vocab = target.tokenizer().vocab();
   config.model->set_tokens({.vocab = std::max(source.tokenizer().vocab(), target_vocab),
                             .target_vocab = config.vocabularies == Vocabularies::separate ? target_vocab : 0,
-                            .end = target.need(kEnd),
+                            .end = target.need(training::kEnd),
                             .padding = padding,
                             .start = padding});
-}
-
-void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenizer, std::int64_t positions) {
-  nlohmann::ordered_json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                              {"model_max_length", positions},
-                              {"eos_token", kEnd},
-                              {"pad_token", kPadding},
-                              {"clean_up_tokenization_spaces", false}};
-  if (tokenizer.id_of(kUnknown)) json["unk_token"] = kUnknown;
-  write_file(folder + "/tokenizer_config.json", json.dump(2) + "\n");
 }
 
 }  // namespace
@@ -208,8 +136,8 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
     own.learn(texts, config.vocab, notice);
   }
   set_tokens(source, target, config);
-  const SideTokens source_tokens{source.tokenizer(), source.need(kEnd)};
-  const SideTokens target_tokens{target.tokenizer(), target.need(kEnd)};
+  const SideTokens source_tokens{source.tokenizer(), source.need(training::kEnd)};
+  const SideTokens target_tokens{target.tokenizer(), target.need(training::kEnd)};
   const auto encode = [&](const io::PairLines& texts, const std::string& path) {
     return encode_pairs(texts, source_tokens, target_tokens, config, path, notice);
   };
@@ -224,18 +152,14 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
   TrainedTranslator trained(*model, config);
   TrainingOptions all_options = options;
   all_options.identity = config.model->identity();
-  for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = checksum(own.json());
+  for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = own.checksum();
   if (!source.is_given() || !target.is_given())
     all_options.identity[training::kVocabKey] = training::as_identity(config.vocab);
-  if (!files.from.empty()) all_options.identity["from"] = checksum_of_weights(files.from);
-  all_options.settings = {{"dropout", fmt::format("{}", config.dropout)},
-                          {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
-  if (config.training.precision != Precision::exact) {  // checkpoints of before it was a key go on
-    all_options.settings["precision"] = name_of(config.training.precision);
-  }
+  if (!files.from.empty()) all_options.identity["from"] = training::checksum_of_weights(files.from);
+  all_options.settings = training::settings_of(config);
   all_options.write_model = [&] {
     for (const Vocabulary& own : vocabularies) write_file(files.out + "/" + own.name(), own.json());
-    write_tokenizer_config(files.out, source.tokenizer(), config.model->positions());
+    training::write_tokenizer_config(files.out, source.tokenizer(), config.model->positions());
     model->save(files.out, config.dtype);
   };
   return train(trained, {.train = PairExamples(train_pairs), .valid = PairExamples(valid_pairs)}, config.training,

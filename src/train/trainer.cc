@@ -231,7 +231,7 @@ class Training {
     return metric ? std::optional(Metric{model_.metric_name(), *metric}) : std::nullopt;
   }
 
-  static Measures best_of(const LoopState& state) { return {state.best_loss, state.best_metric}; }
+  static Measures best_of(const LoopState& state) { return {.loss = state.best_loss, .metric = state.best_metric}; }
 
   // Whether the weights as they are are the best so far: then `state` keeps their measures.
   bool validate(LoopState& state) {
@@ -241,6 +241,7 @@ class Training {
     const Validation validation{.step = state_.step,
                                 .loss = found.loss,
                                 .perplexity = exp(found.loss),
+                                .bits_per_byte = found.bits_per_byte,
                                 .metric = named(found.metric),
                                 .best = state.best_step == 0 || is_better(found, best_of(state))};
     log_.add(validation);

@@ -75,6 +75,7 @@ void TrainingLog::add(const Validation& validation) {
   nlohmann::ordered_json line{{"step", validation.step},
                               {"valid_loss", io::json_number(validation.loss)},
                               {"perplexity", io::json_number(validation.perplexity)}};
+  if (validation.bits_per_byte) line["bits_per_byte"] = io::json_number(*validation.bits_per_byte);
   if (validation.metric) line[validation.metric->name] = io::json_number(validation.metric->value);
   line["best"] = validation.best;
   append(line.dump());

@@ -1,6 +1,8 @@
 // Measures a model's weights on the validation examples.
 #include "train/validation.h"
 
+#include <numbers>
+
 #include "train/data/batches.h"
 
 namespace qkv::training {
@@ -19,6 +21,9 @@ Measures measure(const TrainingTask& task, const TrainingConfig& config) {
   }
   const auto count = static_cast<double>(sum.count);
   Measures mean{.loss = sum.sum / count};
+  if (const std::int64_t bytes = task.valid.bytes(); bytes > 0) {
+    mean.bits_per_byte = sum.sum / std::numbers::ln2 / static_cast<double>(bytes);
+  }
   if (!task.model.metric_name().empty()) mean.metric = sum.metric / count;
   return mean;
 }

@@ -10,7 +10,8 @@ namespace qkv::training {
 // Means over all validation examples.
 struct Measures {
   double loss = 0;
-  std::optional<double> metric{};  // where the model has one (Trainable::metric_name)
+  std::optional<double> bits_per_byte{};  // where the examples are text
+  std::optional<double> metric{};         // where the model has one (Trainable::metric_name)
 };
 
 Measures measure(const TrainingTask& task, const TrainingConfig& config);

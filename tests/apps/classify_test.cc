@@ -142,7 +142,7 @@ TEST_F(Classify, RefusesInOneLine) {
                   {"explain --model model --text x", 2, "--text: the model reads pictures"},
                   {"explain --model model", 2, "--model: needs --text or --image"},
                   {"train --config config.json --train train.csv --valid valid.csv --out other --tokenizer config.json",
-                   2, "--tokenizer: is for translation models; the config has \"pictures\""}});
+                   2, "--tokenizer: is for models of text; the config has \"pictures\""}});
 }
 
 }  // namespace

@@ -195,3 +195,24 @@ def test_weights_of_heads_are_of_the_passes_that_wrote():
         generator.generate(prompts, heads=[(2, 0)])
     with pytest.raises(ValueError, match=r"heads must be pairs \(layer, head\), got \[2\]"):
         generator.generate(prompts, heads=[2, 0])
+
+
+LANGUAGE = {
+    "kind": "language",
+    "model": {"model_dim": 16, "heads": 2, "ff_dim": 32, "layers": 1, "positions": 32},
+    "tokenizer": {"vocab": 270},
+    "training": {"steps": 4, "rate": 0.01, "warmup": 1, "validate_every": 2},
+}
+
+
+def test_what_train_makes_writes(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(LANGUAGE))
+    for name in ("train", "valid"):
+        (tmp_path / f"{name}.txt").write_text("one two three\nfour\n\none two\n")
+    files = [tmp_path / name for name in ("config.json", "train.txt", "valid.txt", "out")]
+    said = []
+    assert qkv.train(*files, progress=said.append)["step"] == 4
+    assert all(each["bits_per_byte"] > 0 for each in said if "validation_loss" in each)
+    assert qkv.Generator(tmp_path / "out").generate("one", max_new_tokens=2)
+    with pytest.raises(TypeError, match="skip_bad"):
+        qkv.train(*files, skip_bad=True)

@@ -10,6 +10,7 @@
 #include "qkv/files.h"
 #include "qkv/pipelines/picture_classifier.h"
 #include "qkv/train/train_classifier.h"
+#include "qkv/train/train_files.h"
 #include "train/config/classifier_config.h"
 #include "train/data/labelled_pictures.h"
 #include "train/picture_files.h"
@@ -155,8 +156,8 @@ TEST_F(ClassifierFiles, ConfigsAreRefusedByKey) {
     const std::string path = folder_.put("config.json", test::edited(test::kStripesConfig, from, to));
     EXPECT_EQ(test::message_of<FormatError>([&] { training::read_classifier_config(path); }), path + ": " + message);
   }
-  EXPECT_TRUE(is_classifier_config(folder_.put("c.json", test::kStripesConfig)));
-  EXPECT_FALSE(is_classifier_config(folder_.put("c.json", "{\"model\": {}}")));
+  EXPECT_EQ(trained_kind(folder_.put("c.json", test::kStripesConfig)), TrainedKind::pictures);
+  EXPECT_EQ(trained_kind(folder_.put("c.json", "{\"model\": {}}")), TrainedKind::translator);
 }
 
 TEST(PictureClassifier, RefusesModelsWithoutAClassifier) {

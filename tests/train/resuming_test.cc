@@ -9,9 +9,12 @@
 #include "io/files_for_test.h"
 #include "lab/models/recurrent_family.h"
 #include "qkv/train/train_classifier.h"
+#include "qkv/train/train_files.h"
 #include "qkv/train/train_translator.h"
 #include "train/config/classifier_config.h"
+#include "train/config/language_config.h"
 #include "train/config/train_config.h"
+#include "train/language_files.h"
 #include "train/picture_files.h"
 #include "train/translator_files.h"
 
@@ -66,11 +69,11 @@ void expect_answers(const Keys& keys, std::initializer_list<const ChangedKeys*> 
   EXPECT_EQ(all.size(), keys.size());
   fs::copy(folder / "out", folder / "finished", fs::copy_options::recursive);
   for (const auto& key : keys) {
-    const std::string name = key.section + "." + key.name;
+    const std::string name = key.section.empty() ? key.name : key.section + "." + key.name;
     ASSERT_TRUE(all.contains(name)) << name;
     const auto& [value, answer] = all.at(name);
     Json changed = config;
-    changed[key.section][key.name] = value;
+    (key.section.empty() ? changed : changed[key.section])[key.name] = value;
     folder.put("config.json", changed.dump());
     fs::remove_all(folder / "out");
     fs::copy(folder / "finished", folder / "out", fs::copy_options::recursive);
@@ -141,6 +144,24 @@ TEST(Resuming, AClassifierWithEachKeyChanged) {
                            {"pictures.shift", {0, Answer::another}},        {"training.batch", {8, Answer::change}}};
   expect_answers(training::classifier_keys(), {&own, &kOfTraining}, config_of(test::kStripesConfig), folder,
                  [&] { train_classifier(files); });
+}
+
+TEST(Resuming, ALanguageModelWithEachKeyChanged) {
+  const test::TemporaryFolder folder;
+  TrainTranslatorFiles files = test::tiny_language(folder);
+  files.config = folder / "config.json";
+  const ChangedKeys own = {
+      {"kind", {"language", Answer::resumes}},         {"model.model_dim", {32, Answer::another}},
+      {"model.heads", {4, Answer::another}},           {"model.kv_heads", {2, Answer::another}},
+      {"model.ff_dim", {16, Answer::another}},         {"model.layers", {2, Answer::another}},
+      {"model.activation", {"gelu", Answer::another}}, {"model.positions", {256, Answer::another}},
+      {"model.dropout", {0.2, Answer::change}},        {"model.dtype", {"bf16", Answer::resumes}},
+      {"tokenizer.vocab", {265, Answer::another}},     {"training.batch_tokens", {100, Answer::change}},
+      {"training.max_length", {20, Answer::another}},  {"training.long_texts", {"refuse", Answer::resumes}}};
+  Json config = config_of(test::kTinyLanguage);
+  config["model"]["positions"] = 128;
+  config["training"]["max_length"] = 100;  // no document is longer
+  expect_answers(training::language_keys(), {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
 }
 
 // Three sizes of a vocabulary: the one of the tokenizer decides, where one is given.

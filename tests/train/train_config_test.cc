@@ -16,6 +16,7 @@
 #include "qkv/pipelines/translator.h"
 #include "qkv/train/train_translator.h"
 #include "train/config/classifier_config.h"
+#include "train/config/language_config.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 
@@ -151,6 +152,7 @@ TEST(TrainKeys, AreThoseOfTheDocumentation) {
   test::expect_contains(page, "<!-- keys of a recurrent translator -->\n" +
                                   training::own_keys_markdown(recurrent_family()) + "<!-- end of keys of a recurrent");
   test::expect_contains(page, training::classifier_keys_markdown());
+  test::expect_contains(page, training::language_keys_markdown());
 }
 
 TEST(TrainKeys, AreInTheHelp) {

@@ -1,5 +1,5 @@
-// qkv train: from pairs of sentences to a model that translates, or from pictures to one that classifies. Progress goes
-// to standard error.
+// qkv train: from pairs of sentences to a model that translates, from texts to one that writes, or from pictures to one
+// that classifies. Progress goes to standard error.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,10 +12,10 @@
 #include "commands.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
-#include "qkv/train/train_classifier.h"
-#include "qkv/train/train_translator.h"
+#include "qkv/train/train_files.h"
 #include "signals.h"
 #include "train/config/classifier_config.h"
+#include "train/config/language_config.h"
 #include "train/config/train_config.h"
 
 namespace qkv::app {
@@ -52,9 +52,10 @@ class ProgressBar : public TrainingObserver {
     std::fflush(stderr);
   }
   void receive(const Validation& validation) override {
-    const std::string measure = validation.metric
-                                    ? fmt::format("{} {:.4f}", validation.metric->name, validation.metric->value)
-                                    : "perplexity " + perplexity_text(validation.perplexity);
+    const std::string measure =
+        validation.metric          ? fmt::format("{} {:.4f}", validation.metric->name, validation.metric->value)
+        : validation.bits_per_byte ? fmt::format("{:.4f} bits per byte", *validation.bits_per_byte)
+                                   : "perplexity " + perplexity_text(validation.perplexity);
     line(fmt::format("step {}: validation loss {:.4f}, {}{}", validation.step, validation.loss, measure,
                      validation.best ? ", the best so far" : ""));
   }
@@ -82,16 +83,23 @@ struct TrainRequest {
   TrainTranslatorFiles files{};
   bool change = false;
 
-  // UsageError for what a classifier has no use for.
-  TrainClassifierFiles of_classifier() const {
-    const std::pair<const char*, bool> given[] = {
-        {"--tokenizer", !files.tokenizer.empty()}, {"--target-tokenizer", !files.target_tokenizer.empty()},
-        {"--from", !files.from.empty()},           {"--skip-bad", files.bad_lines == BadLines::leave_out},
-        {"--exact-text", files.lines.exact},       {"--replace-invalid", files.lines.replace_invalid}};
-    for (const auto& [name, is_given] : given) {
-      if (is_given) throw UsageError(name, "is for translation models; the config has \"pictures\"");
+  // UsageError for what the kind that the config trains has no use for.
+  void expect_useful() const {
+    const TrainedKind kind = trained_kind(files.config);
+    const bool text = kind != TrainedKind::pictures, pairs = kind == TrainedKind::translator;
+    struct Option {
+      const char* name;
+      bool is_given, is_useful;
+    };
+    const Option options[] = {
+        {"--tokenizer", !files.tokenizer.empty(), text}, {"--target-tokenizer", !files.target_tokenizer.empty(), pairs},
+        {"--from", !files.from.empty(), text},           {"--skip-bad", files.bad_lines == BadLines::leave_out, pairs},
+        {"--exact-text", files.lines.exact, text},       {"--replace-invalid", files.lines.replace_invalid, text}};
+    for (const Option& option : options) {
+      if (!option.is_given || option.is_useful) continue;
+      throw UsageError(option.name, text ? "is for translation models; the config has another \"kind\""
+                                         : "is for models of text; the config has \"pictures\"");
     }
-    return {.config = files.config, .train = files.train, .valid = files.valid, .out = files.out};
   }
 };
 
@@ -113,8 +121,8 @@ void run(const TrainRequest& request) {
   {
     ProgressBar bar;
     const TrainingOptions options{.observer = &bar, .stop = interruption(), .change = request.change};
-    result = is_classifier_config(files.config) ? train_classifier(request.of_classifier(), options)
-                                                : train_translator(files, options);
+    request.expect_useful();
+    result = train_files(files, options);
     if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
   fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
@@ -123,19 +131,22 @@ void run(const TrainRequest& request) {
 }  // namespace
 
 void add_train(Command& program) {
-  Command& command =
-      program.add_command("train", "Train a translator or a picture classifier; an interrupted run resumes");
+  Command& command = program.add_command(
+      "train", "Train a translator, a language model or a picture classifier; an interrupted run resumes");
   const auto request = std::make_shared<TrainRequest>();
   TrainTranslatorFiles& files = request->files;
   const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };
   command.add(
       {{"--config", file(files.config), "What to train and how, as JSON (configs/)", required()},
        {"--train", file(files.train),
-        "Training pairs, one per line: text, tab, translation. For a classifier: a folder with one folder of PNG and "
-        "JPEG files per class, or CSV: class, then the gray pixels of a square picture",
+        "Training pairs, one per line: text, tab, translation. For a language model: documents with a blank line "
+        "between "
+        "them. For a classifier: a folder with one folder of PNG and JPEG files per class, or CSV: class, then the "
+        "gray "
+        "pixels of a square picture",
         required()},
        {"--valid", file(files.valid), "Validation data in the same form, evaluated during training", required()},
-       {"--tokenizer", file(files.tokenizer), "tokenizer.json (default: one is learned from the training pairs)"},
+       {"--tokenizer", file(files.tokenizer), "tokenizer.json (default: one is learned from the training data)"},
        {"--target-tokenizer", file(files.target_tokenizer),
         "tokenizer.json of the target side, for separate vocabularies"},
        {"--from", file(files.from, "FOLDER"),
@@ -149,7 +160,8 @@ void add_train(Command& program) {
         "Skip lines that are not pairs or contain a special token, and report how many (default: refuse them)"}});
   command.add(line_options(files.lines));
   command.add({threads_option()});
-  command.add_footer(training::train_keys_text() + "\n" + training::classifier_keys_text());
+  command.add_footer(training::train_keys_text() + "\n" + training::language_keys_text() + "\n" +
+                     training::classifier_keys_text());
   command.on_run([request] { run(*request); });
 }
 

@@ -20,9 +20,13 @@
 
 #include "qkv/api.h"
 #include "qkv/decode/generate.h"
+#include "qkv/dtype.h"
+#include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/linear.h"
 #include "qkv/layers/transformer.h"
+#include "qkv/models/token_targets.h"
+#include "qkv/models/trainable.h"
 #include "qkv/observer.h"
 
 namespace qkv {
@@ -39,10 +43,35 @@ struct LanguageModelConfig {
   double soft_cap = 0;                           ///< of logits: cap * tanh(logits / cap); 0: off
 };
 
+/// The sizes of a Llama: a pre-norm layer of RMS norms with rotary positions and a gated feed-forward, without biases,
+/// so many times, and a tied output.
+struct LlamaSizes {
+  std::int64_t vocab = 0;
+  std::int64_t positions = 0;
+  std::int64_t model_dim = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  ///< 0: as many as heads
+  std::int64_t ff_dim = 0;
+  Activation activation = Activation::silu;
+};
+QKV_API LanguageModelConfig llama_config(const LlamaSizes& sizes);
+
 struct LanguageModelOptions {
   std::span<const Mask> masks{};  ///< what else is hidden, one for each layer; none: nothing
   int threads = 0;                ///< 0: threads()
   std::stop_token stop{};
+};
+
+struct LanguageTrainingOptions {
+  double dropout = 0;          ///< everywhere: embeddings, weights of attention, sublayers, activations
+  double label_smoothing = 0;  ///< spread evenly over the vocabulary
+  std::uint64_t seed = 0;      ///< of dropout
+};
+
+/// Tokens that config.json and generation_config.json name.
+struct LanguageTokens {
+  std::int32_t begin = 0, end = 0, padding = 0;
 };
 
 struct LayerHead {
@@ -110,6 +139,17 @@ class QKV_API LanguageModel {
   void observe_gradients(std::span<const std::int32_t> sequence, std::int64_t behind, std::int32_t next,
                          Observer& observer) const;
 
+  /// Random weights (initial_weights.h).
+  static LanguageModel initial(const LanguageModelConfig& config, std::uint64_t seed,
+                               WeightStorage storage = WeightStorage::full);
+  /// As in trainable.h: the cross-entropy of what follows each token. std::invalid_argument as above, and unless the
+  /// output is tied and without a cap.
+  LossSum loss(const TokenTargets& batch) const;
+  LossSum backward(const TokenTargets& batch, const LanguageTrainingOptions& options);
+  /// Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`, as transformers'
+  /// LlamaForCausalLM opens them. std::invalid_argument unless the config is one of llama_config().
+  void save(const std::string& folder, const LanguageTokens& tokens, Dtype dtype = Dtype::f32) const;
+
   /// What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. A
   /// prompt is read when it begins, but for a beginning of 16 tokens or more that another one has, which is read once.
   /// std::invalid_argument as above, for an empty prompt, for heads that are not there, and for a cache that does not
@@ -125,6 +165,8 @@ class QKV_API LanguageModel {
  private:
   class Continuation;
 
+  /// What the output takes of a loss; refuses what loss() does.
+  ClassWeights classes(Tensor& storage) const;
   /// Embeddings of ids at these positions.
   Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;
 

@@ -9,8 +9,8 @@
 /// are cut into the bytes of their UTF-8, and neighbours that are frequent are joined. A space before the text makes
 /// its first word the same as that word elsewhere; decoding takes it away again.
 ///
-/// Tokens: `</s>` is 0 and ends every encoding, `<unk>` is 1 and never comes up, 2 to 257 are the bytes, then the
-/// joined pieces; `<pad>` is the last one. So Marian-type models have it.
+/// Tokens: `</s>` is 0 and ends every encoding, or begins it, `<unk>` is 1 and never comes up, 2 to 257 are the bytes,
+/// then the joined pieces; `<pad>` is the last one. So Marian-type models have it.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,16 @@
 
 namespace qkv {
 
+/// Where the end token stands: behind a text, as encoder-decoders have it; or before it, as language models do, which
+/// write what comes behind.
+enum class EndTokenPlace { behind, before };
+
 class QKV_API TokenizerTrainer {
  public:
   static constexpr std::int64_t kSmallestVocab = 259;  ///< special tokens and bytes
   static constexpr std::int64_t kLargestVocab = 200'000;
 
-  TokenizerTrainer();
+  explicit TokenizerTrainer(EndTokenPlace place = EndTokenPlace::behind);
   TokenizerTrainer(const TokenizerTrainer&) = delete;
   ~TokenizerTrainer();
 

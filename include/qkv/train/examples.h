@@ -25,6 +25,8 @@ class QKV_API ExampleSet {
   virtual ExampleSize size(std::int64_t i) const = 0;
   /// Of all that the weights depend on: a training resumes with the same examples alone.
   virtual std::uint32_t checksum() const = 0;
+  /// Of the text that the losses of all examples are of; 0: of no text.
+  virtual std::int64_t bytes() const { return 0; }
 };
 
 template <class Batch>

@@ -17,9 +17,6 @@ struct TrainClassifierFiles {
   std::string out{};    ///< the folder, which is made if it is not there
 };
 
-/// Whether a config is one of a classifier: it has "pictures". FormatError or IoError if it cannot be read.
-QKV_API bool is_classifier_config(const std::string& path);
-
 /// The data are checked before anything is written. Of two validations the better one has more pictures right. The
 /// folder gets what train() writes, and from the first validation on a model that transformers opens: at each best
 /// validation, and in the end, what Vit::save writes, and preprocessor_config.json. Memory: 12 bytes for each pixel

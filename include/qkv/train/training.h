@@ -69,6 +69,7 @@ struct Validation {
   std::int64_t step = 0;
   double loss = 0;  ///< mean: per target token, per label
   double perplexity = 0;
+  std::optional<double> bits_per_byte{};  ///< all losses in bits, over the bytes of the text (ExampleSet::bytes)
   std::optional<Metric> metric{};
   bool best = false;
 };

@@ -1,20 +1,11 @@
-// Positions and beginnings of target tokens, and the projection to the vocabulary.
+// Beginnings of target tokens, and those that count.
 #include "models/encoder_decoders/target_tokens.h"
 
 #include <nlohmann/json.hpp>
 
 #include "core/refuse.h"
-#include "qkv/layers/positions.h"
 
 namespace qkv::inline models {
-
-std::vector<std::int32_t> check_positions(std::string_view model, std::size_t ids, const Tensor& offsets,
-                                          std::int64_t most) {
-  std::vector<std::int32_t> positions = positions_of(offsets, most);
-  refuse_unless(offsets.data<std::int32_t>()[0] == 0 && positions.size() == ids, model,
-                "{} ids need offsets from 0 to their number", ids);
-  return positions;
-}
 
 std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int32_t> positions, std::int32_t start) {
   std::vector<std::int32_t> ids(positions.size());
@@ -31,11 +22,6 @@ std::vector<std::int32_t> counted(const PairBatch& batch, const EncoderDecoderTr
   const auto only = static_cast<std::size_t>(*options.only);
   tokens[only] = batch.target[only];
   return tokens;
-}
-
-ClassWeights classes(const Embedding& table, const Parameter& bias, Tensor& storage) {
-  const bool full = table.projection().storage() == WeightStorage::full;
-  return {.weight = table.table(storage), .bias = bias.value, .projection = full ? &table.projection() : nullptr};
 }
 
 void refuse_masks(std::string_view model, const EncoderDecoderOptions& options) {

@@ -205,7 +205,7 @@ Tensor TransformerEncoderDecoder::logits(const PairBatch& batch, const EncoderDe
 
 LossSum TransformerEncoderDecoder::loss(const PairBatch& batch) const {
   Tensor unpacked;
-  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_, unpacked), decode(batch, {}, nullptr),
+  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_.value, unpacked), decode(batch, {}, nullptr),
                                          batch.target, {.excluded = excluded(config_)});
   return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
 }
@@ -236,7 +236,7 @@ LossSum TransformerEncoderDecoder::backward(const PairBatch& batch, const Encode
   Tensor unpacked;
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
   const CrossEntropy sum = cross_entropy(
-      classes(table, logits_bias_, unpacked), hidden, counted(batch, options),
+      classes(table, logits_bias_.value, unpacked), hidden, counted(batch, options),
       {.smoothing = options.label_smoothing, .excluded = options.only ? std::nullopt : excluded(config_)},
       {.hidden = grad_hidden, .weight = gradient_view(table.weight()), .bias = gradient_view(logits_bias_)});
   Tensor grad_memory = Tensor::zeros(memory_rows.shape(), memory_rows.dtype());

@@ -2,11 +2,9 @@
 #include "train/config/classifier_config.h"
 
 #include "models/model_config.h"
-#include "qkv/train/train_classifier.h"
 #include "train/config/training_keys.h"
 
-namespace qkv {
-namespace training {
+namespace qkv::training {
 namespace {
 
 constexpr std::int64_t kMostShift = 64;
@@ -96,11 +94,4 @@ ClassifierConfig read_classifier_config(const std::string& path) {
   return config;
 }
 
-}  // namespace training
-
-bool is_classifier_config(const std::string& path) {
-  const io::JsonDocument document = io::JsonDocument::of_config(path);
-  return document.root().find("pictures").has_value();
-}
-
-}  // namespace qkv
+}  // namespace qkv::training

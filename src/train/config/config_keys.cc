@@ -40,7 +40,8 @@ std::string keys_text(const std::vector<KeyWords>& keys) {
 std::string keys_markdown(const std::vector<KeyWords>& keys) {
   std::string text = "| key | type | unit | default | meaning |\n| --- | --- | --- | --- | --- |\n";
   for (const KeyWords& key : keys) {
-    text += fmt::format("| `{}.{}` | {} | {} | {} | {} |\n", key.section, key.name, key.type, key.unit, default_of(key),
+    const std::string section = key.section.empty() ? "" : key.section + ".";
+    text += fmt::format("| `{}{}` | {} | {} | {} | {} |\n", section, key.name, key.type, key.unit, default_of(key),
                         key.meaning);
   }
   return text;

@@ -26,10 +26,10 @@ inline constexpr const char* kRequired = "";
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 struct KeyWords {
-  std::string section, name;
-  std::string type;       // "integer from 1"
-  std::string unit;       // "tokens"; "-": none
-  std::string otherwise;  // what it is where the config does not say, as JSON; empty: the config must say
+  std::string section, name;  // no section: beside them
+  std::string type;           // "integer from 1"
+  std::string unit;           // "tokens"; "-": none
+  std::string otherwise;      // what it is where the config does not say, as JSON; empty: the config must say
   std::string meaning;
 };
 
@@ -102,14 +102,15 @@ struct KeysOf {
 
   template <class Field>
   static ConfigKey<Config> choice(const Words& words, Field field,
-                                  const std::vector<std::pair<std::string, Value<Field>>>& choices) {
+                                  const std::vector<std::pair<std::string, Value<Field>>>& choices,
+                                  const char* otherwise = nullptr) {
     std::string names, type;
     for (const auto& [name, value] : choices) {
       names += (names.empty() ? "" : ", ") + name;
       type += (type.empty() ? "\"" : " or \"") + name + '"';
     }
     return key(
-        words, type, nullptr,
+        words, type, otherwise,
         [=](const io::JsonValue& value, Config& config) {
           const auto chosen = std::find_if(choices.begin(), choices.end(),
                                            [&](const auto& one) { return one.first == value.string(); });
@@ -139,8 +140,8 @@ void read_keys(const io::JsonValue& root, const std::vector<ConfigKey<Config>>& 
   std::map<std::string, std::set<std::string>> known;
   std::set<std::string> sections;
   for (const auto& key : keys) {
-    sections.insert(key.section);
-    known[key.section].insert(key.name);
+    sections.insert(key.section.empty() ? key.name : key.section);
+    if (!key.section.empty()) known[key.section].insert(key.name);
   }
   expect_known(root, sections);
   for (const auto& [section, names] : known) {
@@ -148,7 +149,7 @@ void read_keys(const io::JsonValue& root, const std::vector<ConfigKey<Config>>& 
   }
   for (const auto& key : keys) {
     const bool required = key.otherwise.empty();
-    const auto section = required ? root[key.section] : root.find(key.section);
+    const auto section = key.section.empty() ? root : required ? root[key.section] : root.find(key.section);
     if (!section) continue;
     if (const auto value = required ? (*section)[key.name] : section->find(key.name)) key.read(*value, config);
   }

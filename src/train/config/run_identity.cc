@@ -7,6 +7,9 @@
 #include <stdexcept>
 
 #include "core/refuse.h"
+#include "io/files/byte_source.h"
+#include "models/folder_tensors.h"
+#include "qkv/files.h"
 
 namespace qkv::training {
 namespace {
@@ -38,6 +41,12 @@ std::vector<Change> differences(const Values& before, const Values& now) {
 }
 
 }  // namespace
+
+std::string checksum_of_weights(const std::string& folder) {
+  std::uint32_t sum = io::crc32({});
+  for (const std::string& file : weight_files(folder)) sum = io::crc32(read_file(file), sum);
+  return fmt::format("{:08x}", sum);
+}
 
 RunIdentity identity_of(const TrainingConfig& config, const ExampleSet& train, const ExampleSet& valid,
                         const TrainingOptions& options) {

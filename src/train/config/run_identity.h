@@ -2,6 +2,8 @@
 // checkpoints of another.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -22,6 +24,20 @@ struct RunIdentity {
 // All but the steps, which depend on where the training is.
 RunIdentity identity_of(const TrainingConfig& config, const ExampleSet& train, const ExampleSet& valid,
                         const TrainingOptions& options);
+
+// Of a config what may be others, beside those of its TrainingConfig.
+template <class Config>
+std::map<std::string, std::string> settings_of(const Config& config) {
+  std::map<std::string, std::string> settings{{"dropout", fmt::format("{}", config.dropout)},
+                                              {"label_smoothing", fmt::format("{}", config.label_smoothing)}};
+  if (config.training.precision != Precision::exact) {  // checkpoints of before it was a key go on
+    settings["precision"] = name_of(config.training.precision);
+  }
+  return settings;
+}
+
+// Of the weights that a folder holds.
+std::string checksum_of_weights(const std::string& folder);
 
 struct Change {
   std::string name, before, now;

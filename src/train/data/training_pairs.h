@@ -1,7 +1,6 @@
 // The pairs of a training: read, checked, and as tokens.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,10 +9,9 @@
 #include "qkv/text/tokenizer.h"
 #include "qkv/train/train_translator.h"
 #include "train/config/train_config.h"
+#include "train/data/vocabulary.h"
 
 namespace qkv::training {
-
-using Notice = std::function<void(const std::string&)>;
 
 // The pairs of `path`, one of the files. FormatError for the first bad line; or they are left out, which is noticed.
 // `reserved` as in io/files.h.

@@ -1,0 +1,24 @@
+/// \file
+/// Training from files, whatever the config trains.
+#pragma once
+
+#include <string>
+
+#include "qkv/api.h"
+#include "qkv/train/train_translator.h"
+
+namespace qkv {
+
+enum class TrainedKind {
+  translator,  ///< train_translator.h
+  pictures,    ///< train_classifier.h: the config has "pictures"
+  language,    ///< train_language.h: its "kind" is "language"
+};
+
+/// FormatError or IoError if the config cannot be read.
+QKV_API TrainedKind trained_kind(const std::string& config);
+
+/// What the config says, from those of the files that this kind has.
+QKV_API TrainingResult train_files(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
+
+}  // namespace qkv

@@ -1,0 +1,22 @@
+// What every model with a vocabulary does with the rows of tokens: where each is in its sequence, and how hidden states
+// become classes.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "qkv/layers/cross_entropy.h"
+#include "qkv/layers/embedding.h"
+
+namespace qkv::inline models {
+
+// 0, 1, 2 ... for each of so many ids within its sequence; std::invalid_argument, beginning with `model`, for offsets
+// that do not fit them, and for a sequence of more than `most`.
+std::vector<std::int32_t> check_positions(std::string_view model, std::size_t ids, const Tensor& offsets,
+                                          std::int64_t most);
+
+// The projection to the vocabulary, with a bias if there is one; `storage` holds its weights if need be.
+ClassWeights classes(const Embedding& table, const TensorView& bias, Tensor& storage);
+
+}  // namespace qkv::inline models
