@@ -2,6 +2,7 @@
 #include "command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -14,6 +15,7 @@
 #include <type_traits>
 
 #include "core/refuse.h"
+#include "surroundings.h"
 
 namespace qkv::app {
 namespace {
@@ -62,26 +64,18 @@ std::string about(const CLI::Option& one, const char* rule, const CLI::Option& o
   return one.get_name() + rule + other.get_name();
 }
 
-// Help with the rules of each option in the order of the command's options.
-class Formatter : public CLI::Formatter {
+// Help as help.h has it, which CLI11 asks for.
+class Formatter : public CLI::FormatterBase {
  public:
-  explicit Formatter(const CLI::App& command) : command_(command) {}
+  explicit Formatter(const Command& command) : command_(command) {}
 
-  std::string make_option_opts(const CLI::Option* option) const override {
-    std::string text = CLI::Formatter::make_option_opts(option);
-    for (const auto& [rule, options] :
-         {std::pair(" Needs:", option->get_needs()), std::pair(" Excludes:", option->get_excludes())}) {
-      const std::size_t begin = text.find(rule);
-      if (begin == std::string::npos) continue;
-      std::string names;
-      for (const CLI::Option* other : in_order(command_, options)) names += " " + other->get_name();
-      text.replace(begin + std::string_view(rule).size(), names.size(), names);
-    }
-    return text;
+  std::string make_help(const CLI::App*, std::string, CLI::AppFormatMode) const override {
+    constexpr std::int64_t kUsual = 80;
+    return help_text(command_.help(), columns_of_output(kUsual));
   }
 
  private:
-  const CLI::App& command_;
+  const Command& command_;
 };
 
 CLI::Option* declare(CLI::App& app, const Option& option) {
@@ -135,30 +129,34 @@ OptionHelp help_of(const CLI::App& command, const CLI::Option& option) {
   return help;
 }
 
-CommandHelp help_of(const CLI::App& command) {
-  CommandHelp help{.line = full_name(command),
-                   .text = command.get_description(),
-                   .footer = command.get_footer(),
-                   .options = {},
-                   .commands = {}};
-  for (const CLI::Option* option : command.get_options()) help.options.push_back(help_of(command, *option));
-  for (const CLI::App* inner : command.get_subcommands({})) help.commands.push_back(help_of(*inner));
-  return help;
-}
-
 // The innermost command that was named.
 CLI::App& named(CLI::App& command) {
   const auto named_here = command.get_subcommands();
   return named_here.empty() ? command : named(*named_here.back());
 }
 
+std::vector<std::string> names_of(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* inner : command.get_subcommands({})) names.push_back(inner->get_name());
+  return names;
+}
+
 std::string about_unknown(const CLI::App& command, const std::string& word) {
-  const bool has_commands = command.get_require_subcommand_min() > 0;
-  return fmt::format("{} \"{}\"",
-                     word.starts_with("-") ? "unknown option"
-                     : has_commands        ? "unknown subcommand"
-                                           : "unexpected argument",
-                     word);
+  const bool is_option = word.starts_with("-");
+  std::vector<std::string> names = names_of(command);
+  const bool has_commands = !names.empty();
+  if (is_option) {
+    names.clear();
+    for (const CLI::Option* option : command.get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+  }
+  const std::string_view meant = closest(word.substr(0, word.find('=')), names);
+  return fmt::format("{} \"{}\"{}",
+                     is_option      ? "unknown option"
+                     : has_commands ? "unknown subcommand"
+                                    : "unexpected argument",
+                     word, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
 }
 
 // CLI11: "--scale: 1 required X missing", "--scale: At Most 1 required but received 2".
@@ -287,6 +285,8 @@ void Command::add(const std::vector<Option>& options) {
   options_.insert(options_.end(), options.begin(), options.end());
 }
 
+void Command::add_examples(const std::vector<Example>& examples) { examples_ = examples; }
+
 void Command::add_footer(const std::string& text) { app_.footer(text); }
 
 void Command::on_run(const std::function<void()>& run) { app_.callback(run); }
@@ -301,7 +301,17 @@ std::vector<std::string> Command::given() const {
   return names;
 }
 
-CommandHelp Command::help() const { return help_of(app_); }
+CommandHelp Command::help() const {
+  CommandHelp help{.line = full_name(app_),
+                   .text = app_.get_description(),
+                   .footer = app_.get_footer(),
+                   .examples = examples_,
+                   .options = {},
+                   .commands = {}};
+  for (const CLI::Option* option : std::as_const(app_).get_options()) help.options.push_back(help_of(app_, *option));
+  for (const auto& inner : commands_) help.commands.push_back(inner->help());
+  return help;
+}
 
 // All at once, as rules may name what is added later. CLI11 shows them in the order in which it was given the options.
 void Command::declare(const std::string& version) {
@@ -311,7 +321,7 @@ void Command::declare(const std::string& version) {
     for (const std::string& name : options_[i].rules.needs) all[i]->needs(app_.get_option(name));
     for (const std::string& name : options_[i].rules.excludes) all[i]->excludes(app_.get_option(name));
   }
-  app_.formatter(std::make_shared<Formatter>(app_));
+  app_.formatter(std::make_shared<Formatter>(*this));
   app_.set_version_flag("--version", version, "Print the version and exit");
   for (const auto& command : commands_) command->declare(version);
 }
@@ -332,7 +342,9 @@ void Program::run(int argc, char** argv, const std::string& version, const std::
   } catch (const CLI::ParseError& error) {
     const CLI::App& command = named(*app_);
     const auto extras = app_->remaining(true);
-    if (extras.empty() && command.get_require_subcommand_min() > 0) throw MissingCommand(app_->help());
+    if (extras.empty() && command.get_require_subcommand_min() > 0) {
+      throw UsageError(fmt::format("name a command: {}", fmt::join(names_of(command), ", ")));
+    }
     // CLI11 reports what is missing before what is unexpected.
     const bool masks = error.get_name() == "RequiredError" && !extras.empty();
     throw UsageError(masks ? about_unknown(command, extras.front()) : reworded(command, error));

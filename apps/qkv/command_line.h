@@ -20,33 +20,14 @@
 #include <variant>
 #include <vector>
 
+#include "help.h"
+
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace qkv::app {
-
-// What the help says of a command and of its options, for manual pages and the completions of shells.
-struct OptionHelp {
-  std::vector<std::string> names;  // "--beams", "--beam"; "text" of the words that belong to no option
-  std::string type;                // "FILE", "f32|f64"; empty: a flag
-  bool several = false;            // the words behind it are values too, up to an option
-  bool repeated = false;           // may be given again
-  bool required = false;
-  std::string text;
-  std::vector<std::string> needs, excludes;
-
-  bool is_positional() const { return !names.front().starts_with('-'); }
-};
-
-struct CommandHelp {
-  std::string line;  // "qkv bench attention"
-  std::string text, footer;
-  std::vector<OptionHelp> options;
-  std::vector<CommandHelp> commands;
-
-  std::string word() const { return line.substr(line.rfind(' ') + 1); }
-};
 
 // A command line that cannot be meant: UsageError("--window", "3 must be two numbers, LEFT,RIGHT"). Exit code 2.
 class UsageError : public std::runtime_error {
@@ -68,12 +49,6 @@ auto of_option(const std::string& option, const Call& call) {
     throw UsageError(option, message_of(error));
   }
 }
-
-// The command line names no command, or only a group of them; the message is the help. Exit code 2.
-class MissingCommand : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 // What is wrong with a value; empty: nothing.
 using Check = std::function<std::string(const std::string&)>;
@@ -197,6 +172,7 @@ class Command {
   // One of a group of commands: of these, one must be named.
   Command& add_command(const std::string& name, const std::string& help);
   void add(const std::vector<Option>& options);
+  void add_examples(const std::vector<Example>& examples);
   void add_footer(const std::string& text);
   void on_run(const std::function<void()>& run);
 
@@ -216,6 +192,7 @@ class Command {
   CLI::App& app_;
   std::shared_ptr<std::string> line_;  // one of all commands
   std::vector<std::unique_ptr<Command>> commands_{};
+  std::vector<Example> examples_{};
   std::deque<Option> options_{};
 };
 
@@ -226,8 +203,8 @@ class Program {
 
   Command& commands() { return commands_; }
 
-  // Reads the command line and runs its command, `check` before it; or prints help or the version. UsageError and
-  // MissingCommand for one that is wrong.
+  // Reads the command line and runs its command, `check` before it; or prints help or the version. UsageError for one
+  // that is wrong.
   void run(int argc, char** argv, const std::string& version, const std::function<void()>& check);
 
   // The innermost command that was named: "qkv bench attention".

@@ -270,6 +270,7 @@ void add_completions(Command& program) {
   using Script = std::string (*)(const CommandHelp&);
   const Names<Script> shells = {{"bash", bash_completions}, {"zsh", zsh_completions}, {"fish", fish_completions}};
   Command& command = program.add_command("completions", "Print shell completions for qkv");
+  command.add_examples({{"In the start-up file of bash", "eval \"$(qkv completions bash)\""}});
   const auto script = std::make_shared<Script>();
   command.add({{"shell", choice(*script, shells), "the shell that reads it", required()}});
   command.add_footer(

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "commands.h"
+#include "help.h"
 #include "qkv/files.h"
 #include "qkv/version.h"
 
@@ -55,41 +56,32 @@ std::string page_name(const CommandHelp& command) {
   return name;
 }
 
-std::string value_of(const OptionHelp& option) {
-  if (option.type.empty()) return "";
-  return " " + italic(option.type) + (option.several ? " ..." : "");
-}
-
-std::string synopsis(const CommandHelp& command) {
-  std::string text = bold(command.line);
-  if (!command.commands.empty()) text += " " + italic("COMMAND");
-  for (const OptionHelp& option : command.options) {
-    if (option.required && !option.is_positional()) text += " " + bold(option.names.front()) + value_of(option);
-  }
-  text += " [" + italic("OPTIONS") + "]";
-  for (const OptionHelp& option : command.options) {
-    if (!option.is_positional()) continue;
-    const std::string words = italic(option.names.front()) + (option.several ? " ..." : "");
-    text += option.required ? " " + words : " [" + words + "]";
-  }
-  return text;
-}
-
-std::string rules_of(const OptionHelp& option) {
-  std::string text;
-  if (option.required) text += " Required.";
-  if (!option.needs.empty()) text += fmt::format(" Needs {}.", fmt::join(option.needs, ", "));
-  if (!option.excludes.empty()) text += fmt::format(" Not with {}.", fmt::join(option.excludes, ", "));
-  return text;
-}
+constexpr Marks kMarks{bold, italic};
 
 std::string about(const OptionHelp& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.names) names.push_back(bold(name));
-  const bool ends = option.text.ends_with('.') || option.text.ends_with(')');
-  const std::string rules = rules_of(option);
-  return fmt::format(".TP\n{}{}\n{}{}\n", fmt::join(names, ", "), value_of(option), roff(option.text),
-                     roff((ends || rules.empty() ? "" : ".") + rules));
+  return fmt::format(".TP\n{}{}\n{}\n", fmt::join(names, ", "), value_of(option, kMarks), roff(option.about()));
+}
+
+std::string examples_of(const CommandHelp& command) {
+  std::string page = command.examples.empty() ? "" : ".SH EXAMPLES\n";
+  for (const auto& [what, line] : command.examples) {
+    page += fmt::format(".PP\n{}\n.PP\n.RS 4\n.nf\n{}\n.fi\n.RE\n", roff(what), roff(line));
+  }
+  return page;
+}
+
+// The rows that concern the command.
+std::string table_of(const CommandHelp& command, std::string_view title, std::span<const Meaning> table) {
+  std::string page;
+  for (const auto& [words, meaning, option] : table) {
+    if (!option.empty() && !command.has(option)) continue;
+    std::string text(meaning);
+    std::erase(text, '`');
+    page += fmt::format(".TP\n{}\n{}\n", bold(words), roff(text));
+  }
+  return page.empty() ? "" : fmt::format(".SH {}\n{}", title, page);
 }
 
 // Lines stay lines, as far from the margin as the spaces before them say.
@@ -117,16 +109,22 @@ std::string manual_page(const CommandHelp& command) {
   std::string page = fmt::format(".TH {} 1 \"\" \"qkv {}\" \"User Commands\"\n", roff(upper), version());
   page += ".ad l\n.nh\n";  // names are not cut
   page += fmt::format(".SH NAME\n{} \\- {}\n", roff(page_name(command)), roff(command.text));
-  page += ".SH SYNOPSIS\n" + synopsis(command) + "\n";
+  page += ".SH SYNOPSIS\n" + usage(command, kMarks) + "\n";
   if (!command.commands.empty()) page += ".SH COMMANDS\n";
   std::string pages;
   for (const CommandHelp& inner : command.commands) {
     page += fmt::format(".TP\n{}\n{}\n", bold(inner.word()), roff(inner.text));
     pages += fmt::format("{}.BR {} (1)", pages.empty() ? "" : ",\n", roff(page_name(inner)));
   }
-  page += ".SH OPTIONS\n";
-  for (const OptionHelp& option : command.options) page += about(option);
+  page += examples_of(command) + ".SH OPTIONS\n";
+  for (const OptionGroup& group : grouped(command.options)) {
+    page += fmt::format(".SS {}\n", group.title);
+    for (const OptionHelp& option : group.options) page += about(option);
+  }
   if (!command.footer.empty()) page += ".SH NOTES\n" + lines_of(command.footer);
+  page += table_of(command, "EXIT STATUS", exit_codes());
+  page += table_of(command, "ENVIRONMENT", environment_variables());
+  page += table_of(command, "FILES", files_of_program());
   page += ".SH SEE ALSO\n" + (pages.empty() ? ".BR qkv (1)" : pages) + "\n";
   return page;
 }
@@ -140,6 +138,7 @@ void write_pages(const CommandHelp& command, const std::filesystem::path& folder
 
 void add_manual(Command& program) {
   Command& command = program.add_command("manual", "Write the manual pages of qkv and its commands");
+  command.add_examples({{"Write the pages and read one", "qkv manual --out pages && man -l pages/qkv.1"}});
   const auto folder = std::make_shared<std::string>();
   command.add({{"--out", file(*folder, "FOLDER"), "where qkv.1, qkv-attend.1 ... are written", required()}});
   command.on_run([&program, folder] {

@@ -75,6 +75,15 @@ bool has_256_colors(std::string_view terminal) {
 
 }  // namespace
 
+std::int64_t columns_of_output(std::int64_t otherwise) {
+  const char* columns = std::getenv("COLUMNS");
+  const std::int64_t wanted = columns == nullptr ? 0 : parse_whole(columns).value_or(0);
+  if (wanted > 0 && wanted <= kWidest) return wanted;
+  winsize size{};
+  const bool is_terminal = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_terminal ? size.ws_col : otherwise;
+}
+
 TextStyle text_style() {
   const char* no_color = std::getenv("NO_COLOR");
   const char* terminal = std::getenv("TERM");
@@ -82,15 +91,7 @@ TextStyle text_style() {
       (no_color != nullptr && *no_color != '\0') || (terminal != nullptr && std::string_view(terminal) == "dumb");
   TextStyle style{.color = !refused && isatty(STDOUT_FILENO) == 1};
   style.colors_256 = has_256_colors(terminal == nullptr ? "" : terminal);
-  winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return style;  // no terminal
-  const char* columns = std::getenv("COLUMNS");
-  const std::int64_t wanted = columns == nullptr ? 0 : parse_whole(columns).value_or(0);
-  if (wanted > 0 && wanted <= kWidest) {
-    style.width = static_cast<int>(wanted);
-  } else if (size.ws_col > 0) {
-    style.width = size.ws_col;
-  }
+  style.width = static_cast<int>(columns_of_output(style.width));
   return style;
 }
 

@@ -2,6 +2,7 @@
 // the terminal, and the engine of pages.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -16,6 +17,9 @@ std::string default_model();
 
 // The phrase book of `qkv compare`: ../share/qkv/phrases.es.tsv. IoError alike.
 std::string phrase_book();
+
+// The columns of standard output: COLUMNS, else the terminal's width, else `otherwise`.
+std::int64_t columns_of_output(std::int64_t otherwise);
 
 // The style of explanations on standard output: as wide as the terminal, coloured if it wants it
 // (https://no-color.org).

@@ -4,7 +4,7 @@
 
 #include <regex>
 
-#include "apps/program.h"
+#include "apps/running_program.h"
 
 namespace qkv::test {
 namespace {
@@ -14,7 +14,7 @@ struct Named {
   Outcome help;
 };
 
-// The program and every command: those that a help lists under "Subcommands". Each is asked once.
+// The program and every command: those that a help lists under "Commands". Each is asked once.
 const std::vector<Named>& commands() {
   static const std::vector<Named> all = [] {
     std::vector<Named> found{{"qkv", run_program("--help")}};
@@ -26,7 +26,7 @@ const std::vector<Named>& commands() {
           const std::string words = before + " " + line.substr(2, line.find(' ', 2) - 2);
           found.push_back({words, run_program(words.substr(4) + " --help")});
         }
-        listed = line.starts_with("Subcommands:") || (listed && line.starts_with("  "));
+        listed = line.starts_with("Commands:") || (listed && line.starts_with("  "));
       }
     }
     return found;
@@ -65,6 +65,87 @@ TEST(Program, EveryCommandHasHelp) {
   for (const std::string command : {"attend", "tokenizer encode"}) {
     EXPECT_EQ(run_program(command + " --version"), (Outcome{0, version, ""}));
   }
+}
+
+// Every command without commands of its own shows how it is called, and is called so: a command line that is right gets
+// as far as the environment.
+TEST(Program, EveryExampleOfTheHelpIsACommandLine) {
+  for (const Named& command : commands()) {
+    std::size_t examples = 0;
+    for (const std::string& line : lines_of(run_program("COLUMNS=1000 " + command.words.substr(3) + " --help").out)) {
+      const std::size_t begin = line.find("qkv ");
+      if (!line.starts_with("    ") || line[4] == ' ' || begin == std::string::npos) continue;
+      ++examples;
+      EXPECT_LE(line.size(), 80u) << line;
+      std::string words = line.substr(begin + 4);
+      words = words.substr(0, std::min(words.find_first_of("<>&)"), words.size()));
+      EXPECT_TRUE(holds(run_program("QKV_TARGET=none " + words).err, "none")) << line;
+    }
+    EXPECT_GE(examples, command.words == "qkv bench" || command.words == "qkv tokenizer" ? 0u : 1u) << command.words;
+  }
+}
+
+TEST(Program, HelpFitsTheTerminal) {
+  const auto longest = [](const std::string& text) {
+    std::size_t most = 0;
+    for (const std::string& line : lines_of(text)) {
+      if (!line.starts_with("    qkv ")) most = std::max(most, line.size() - (line.ends_with('\r') ? 1 : 0));
+    }
+    return most;
+  };
+  for (const std::string command : {"attend", "explain", "train", "bench"}) {
+    const auto within = [&](const std::string& text, std::size_t columns) {
+      EXPECT_LE(longest(text), columns) << text;
+      EXPECT_GT(longest(text), columns - 15) << text;
+    };
+    within(run_program(command + " --help").out, 80);
+    within(run_program("COLUMNS=60 " + command + " --help").out, 60);
+    within(shown_on_terminal(command + " --help", {}, 72), 72);
+    within(shown_on_terminal("COLUMNS=66 " + command + " --help", {}, 72), 66);
+  }
+  EXPECT_EQ(run_program("COLUMNS=x info --help"), run_program("info --help"));
+}
+
+TEST(Program, HelpHasGroupsInOneOrder) {
+  expect_words(text_of("attend --help"),
+               "Usage: qkv attend --query FILE ... Examples: ... Input: ... --query FILE ... Mask, bias and score: ... "
+               "--causal top-left|bottom-right ... Output: ... --weights FILE ... Advanced: ... --threads N");
+  expect_words(text_of("embed --help"), "Model: ... --weights f32|bf16|int8|int8_groups");
+  const std::string help = text_of("--help");
+  std::size_t at = 0;
+  for (const char* command : {"explain", "attend", "translate", "train", "info", "manual"}) {
+    const std::size_t found = help.find(std::string("\n  ") + command + " ");
+    EXPECT_GT(found, at) << command;
+    at = found;
+  }
+}
+
+// The tables of the documents are those of the manual.
+TEST(Manual, HasTheTablesOfTheDocuments) {
+  const Folder folder;
+  folder.text("manual --out pages");
+  const auto words = [](std::string text) {
+    std::erase(text, '`');
+    std::erase(text, '\\');
+    return text;
+  };
+  const std::string page =
+      words(std::regex_replace(slurp(folder / "pages/qkv.1"), std::regex(R"(\\f.|\\&|\\\(ti)"), ""));
+  for (const char* document : {"environment", "exit_codes"}) {
+    std::size_t rows = 0;
+    for (const std::string& line : lines_of(slurp(QKV_SOURCE_DIR "/docs/" + std::string(document) + ".md"))) {
+      const std::size_t middle = line.find(" | ");
+      if (!line.starts_with("| ") || line.starts_with("| ---") || middle == std::string::npos || ++rows == 1) continue;
+      const std::string row = words("\n" + line.substr(2, middle - 2) + "\n" +
+                                    line.substr(middle + 3, line.rfind(" |") - middle - 3) + "\n");
+      EXPECT_TRUE(holds(page, row)) << row;
+    }
+    EXPECT_GE(rows, 7u) << document;
+  }
+  for (const char* title : {"EXAMPLES", "EXIT STATUS", "ENVIRONMENT", "FILES"}) {
+    EXPECT_TRUE(holds(page, std::string("\n.SH ") + title + "\n")) << title;
+  }
+  EXPECT_FALSE(holds(slurp(folder / "pages/qkv-plan.1"), "HF_HUB_CACHE"));  // it reads no model
 }
 
 // A page as it is read: its requests dropped, its characters in place of their names.

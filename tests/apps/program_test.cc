@@ -6,15 +6,25 @@
 namespace qkv::test {
 namespace {
 
-TEST(Program, WithoutASubcommandItShowsHelpAsAnError) {
-  for (const char* line : {"", "bench"}) {
-    const Outcome outcome = run_program(line);
-    EXPECT_EQ(outcome.code, 2);
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_TRUE(holds(outcome.err, "Usage: qkv") && holds(outcome.err, "attention")) << outcome.err;
+TEST(Program, WithoutACommandOrWithAWrongOneItSaysWhichThereAre) {
+  expect_message(run_program(""), 2, "qkv", "qkv: name a command: explain, attend, translate, ");
+  expect_message(run_program("bench"), 2, "qkv bench",
+                 "qkv bench: name a command: attention, matmul (see qkv bench --help)");
+  expect_message(run_program("tokenizer"), 2, "qkv tokenizer",
+                 "qkv tokenizer: name a command: train, encode, decode (see qkv tokenizer --help)");
+  const std::tuple<const char*, const char*, const char*> wrong[] = {
+      {"atend", "qkv", "unknown subcommand \"atend\"; did you mean attend?"},
+      {"explian --json", "qkv", "unknown subcommand \"explian\"; did you mean explain?"},
+      {"softmax", "qkv", "unknown subcommand \"softmax\""},
+      {"bench matmull", "qkv bench", "unknown subcommand \"matmull\"; did you mean matmul?"},
+      {"attend --casual top-left", "qkv attend", "unknown option \"--casual\"; did you mean --causal?"},
+      {"explain --jsn", "qkv explain", "unknown option \"--jsn\"; did you mean --json?"},
+      {"plan --qlen=4", "qkv plan", "unknown option \"--qlen=4\"; did you mean --q-len?"},
+      {"plan --frobnicate", "qkv plan", "unknown option \"--frobnicate\""}};
+  for (const auto& [line, command, message] : wrong) {
+    const std::string name = command;
+    expect_message(run_program(line), 2, name, name + ": " + message + " (see " + name + " --help)");
   }
-  expect_message(run_program("atend"), 2, "qkv", "unknown subcommand \"atend\" (see qkv --help)");
-  expect_message(run_program("bench softmax"), 2, "qkv bench", "unknown subcommand \"softmax\" (see qkv bench --help)");
   expect_message(run_program("--frobnicate"), 2, "qkv", "--frobnicate");
   expect_message(run_program("info 'two\nlines\x1b[31m'"), 2, "qkv info", "two?lines?[31m");
 }

@@ -101,7 +101,7 @@ TEST_F(TrainTest, SaysWhatItDoes) {
   EXPECT_TRUE(outcome.out.starts_with("a: 30 updates; its model is ")) << outcome.out;
   EXPECT_TRUE(outcome.out.ends_with(" MiB of memory\n")) << outcome.out;
   expect_words(outcome.out, "the mean of 2 checkpoints up to step 30");
-  expect_words(folder_.text("train --help"), training::train_keys_text());
+  expect_words(folder_.text("COLUMNS=1000 train --help"), training::train_keys_text());
 }
 
 // What it opens must not become one of them. Only a closed output is an error: what belongs there is lost.

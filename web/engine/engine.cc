@@ -24,6 +24,7 @@ bool wait_to_read(int, std::optional<std::chrono::milliseconds>) { return true; 
 void write_output(std::string_view text) { std::cout << text; }
 int interrupted_exit_code() { return 1; }
 const char* interrupted_message() { return "interrupted"; }
+std::int64_t columns_of_output(std::int64_t otherwise) { return otherwise; }
 TextStyle text_style() { return {}; }
 std::string default_model() { return "/model"; }
 

@@ -288,13 +288,16 @@ class Attend {
 
 void add_attend(Command& program) {
   Command& command = program.add_command("attend", "Attend over arrays in files");
+  command.add_examples(
+      {{"A window of nine keys", "qkv attend --query q.npy --key k.npy --value v.npy --window 8,0 --out o.npy"},
+       {"The weights, too, and a page that shows them",
+        "qkv attend --query q.npy --key k.npy --value v.npy --out o.npy --html o.html"}});
   command.add_footer(
       "Arrays: .npy, .csv, .json or FILE.safetensors:TENSOR; outputs are .npy, f32 (f64 for f64), written all together "
       "or not at all.\n  query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., "
       "kv_heads, k_len, value_dim]\n  packed, with both --offsets: [tokens, heads, size]; sequence b has the rows "
       "offsets[b] <= row < offsets[b + 1]\n  paged, with --block-table: key and value [pages, rows, kv_heads, size]; "
-      "queries padded, or packed by --offsets-query\n  qkv attend --query q.npy --key k.npy --value v.npy --causal "
-      "bottom-right --out o.npy");
+      "queries padded, or packed by --offsets-query");
   const auto attend = std::make_shared<Attend>(command);
   command.on_run([attend] { attend->run(); });
 }

@@ -183,6 +183,7 @@ void bench_matmul(const MatmulSizes& sizes) {
 
 void add_bench_attention(Command& bench) {
   Command& command = bench.add_command("attention", "Time attention over synthetic inputs");
+  command.add_examples({{"Eight heads", "qkv bench attention --heads 8 --q-len 1024 --k-len 1024"}});
   const auto request = std::make_shared<AttentionBench>();
   const Names<BenchPass> passes = {
       {"forward", BenchPass::forward}, {"backward", BenchPass::backward}, {"both", BenchPass::both}};
@@ -196,6 +197,7 @@ void add_bench_attention(Command& bench) {
 
 void add_bench_matmul(Command& bench) {
   Command& command = bench.add_command("matmul", "Time the product [m, k] x [k, n] with the second matrix packed");
+  command.add_examples({{"A product of two matrices", "qkv bench matmul --m 512 --k 512 --n 512"}});
   const auto sizes = std::make_shared<MatmulSizes>();
   command.add({{"--m", size(sizes->m), "rows", required()},
                {"--k", size(sizes->k), "columns of the first, rows of the second", required()},

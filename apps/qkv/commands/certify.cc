@@ -104,6 +104,8 @@ void print_json(const Certified& found) {
 
 void add_certify(Command& program) {
   Command& command = program.add_command("certify", "Check that this machine computes the same bits as others");
+  command.add_examples({{"This machine", "qkv certify"},
+                        {"A model, to compare with another machine", "qkv certify --model models/digits"}});
   const auto request = std::make_shared<CertifyRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),

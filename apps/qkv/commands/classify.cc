@@ -128,6 +128,9 @@ void classify(const ClassifyRequest& request) {
 void add_classify(Command& program) {
   Command& command =
       program.add_command("classify", "Classify texts with an encoder, or pictures with a Vision Transformer");
+  command.add_examples(
+      {{"The classes of a text", "qkv classify --model cardiffnlp/twitter-roberta-base-sentiment 'I like it.'"},
+       {"The digit in a picture", "qkv classify --model models/digits --image seven.png"}});
   const auto request = std::make_shared<ClassifyRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),

@@ -82,6 +82,8 @@ void add_compare(Command& program) {
   Command& command = program.add_command(
       "compare",
       "Train RNNs, CNNs and Transformers of equal size on the same tasks; compare accuracy, memory and speed");
+  command.add_examples({{"See that everything runs", "qkv compare --quick --tasks recall --models gru,transformer"},
+                        {"Everything, in minutes", "qkv compare"}});
   const auto request = std::make_shared<CompareRequest>();
   command.add({{"--tasks", names_value(request->options.tasks, "TASK,...", compared_tasks()),
                 "Only these tasks (default: all)"},

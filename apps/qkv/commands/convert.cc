@@ -27,6 +27,7 @@ void convert(ConvertModelRequest request) {
 
 void add_convert(Command& program) {
   Command& command = program.add_command("convert", "Write a GGUF file as a model folder that transformers opens");
+  command.add_examples({{"A GGUF file as a folder", "qkv convert model.gguf model"}});
   const auto request = std::make_shared<ConvertModelRequest>();
   command.add(
       {{"file", file(request->file), "the GGUF file: of the architectures llama, qwen2 and qwen3", required()},

@@ -72,6 +72,8 @@ void embed(const EmbedRequest& request) {
 void add_embed(Command& program) {
   Command& command = program.add_command(
       "embed", "Embed sentences: one per line on standard input, one embedding per line on standard output");
+  command.add_examples(
+      {{"One embedding per line of a file", "qkv embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt"}});
   const auto request = std::make_shared<EmbedRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),

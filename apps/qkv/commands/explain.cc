@@ -235,6 +235,10 @@ void run(const Command& command, ExplainOptions& options) {
 
 void add_explain(Command& program) {
   Command& command = program.add_command("explain", "Walk through self-attention in eight steps, number by number");
+  command.add_examples(
+      {{"The worked example of the tutorials", "qkv explain"},
+       {"What the heads of the translator attend to", "qkv explain --text 'You are welcome'"},
+       {"One of them as a page for a browser", "qkv explain --text 'You are welcome' --html heads.html"}});
   const auto options = std::make_shared<ExplainOptions>();
   for (std::size_t i = 0; i < options->matrices.size(); ++i) {
     const auto& [name, target, help, rules] = matrix_options()[i];

@@ -42,6 +42,8 @@ void fill(const FillRequest& request) {
 
 void add_fill(Command& program) {
   Command& command = program.add_command("fill", "Say which words the masked ones of a text may be, a line for each");
+  command.add_examples(
+      {{"The words that may be masked", "qkv fill --model google-bert/bert-base-uncased --text 'The [MASK] sat.'"}});
   const auto request = std::make_shared<FillRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),

@@ -261,6 +261,9 @@ void generate(const Command& command, GenerateRequest request) {
 void add_generate(Command& program) {
   Command& command =
       program.add_command("generate", "Continue prompts with a language model, or standard input line by line");
+  command.add_examples(
+      {{"Ask a model made for chats", "qkv generate --model Qwen/Qwen3-0.6B --chat 'What is attention?'"},
+       {"Continue a prompt", "qkv generate --model openai-community/gpt2 --max-new-tokens 20 'The cat sat'"}});
   const auto request = std::make_shared<GenerateRequest>();
   Sampling& sampling = request->sampling;
   GeneratorOptions& options = request->options;

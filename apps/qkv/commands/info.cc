@@ -88,6 +88,7 @@ void print_json(const std::string& fingerprint) {
 
 void add_info(Command& program) {
   Command& command = program.add_command("info", "Print the version, the CPU targets and the number of threads");
+  command.add_examples({{"This machine", "qkv info"}, {"The fingerprint of a model", "qkv info --model models/en-es"}});
   const auto request = std::make_shared<InfoRequest>();
   command.add({{"--model", file(request->model, "FOLDER"),
                 "Print the fingerprint of this model too: equal ones give the same bits (docs/arithmetic.md)"}});

@@ -144,6 +144,8 @@ class Plan {
 
 void add_plan(Command& program) {
   Command& command = program.add_command("plan", "Show what a call of attention would do, without running it");
+  command.add_examples(
+      {{"A call with grouped heads", "qkv plan --heads 32 --kv-heads 8 --q-len 512 --k-len 4096 --head-dim 128"}});
   const auto plan = std::make_shared<Plan>(command);
   command.on_run([plan] { plan->run(); });
 }

@@ -55,6 +55,8 @@ void rank(const RankRequest& request) {
 void add_rank(Command& program) {
   Command& command = program.add_command(
       "rank", "Rank texts, one per line on standard input, by how well they answer a query, best first");
+  command.add_examples({{"The lines of a file, the best answer first",
+                         "qkv rank --model BAAI/bge-reranker-base --query 'Who sat?' < texts.txt"}});
   const auto request = std::make_shared<RankRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),

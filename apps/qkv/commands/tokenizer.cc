@@ -105,6 +105,8 @@ void add_tokenizer_train(Command& tokenizer) {
   Command& command = tokenizer.add_command("train",
                                            "Learn a byte-pair vocabulary from text and write it as tokenizer.json, "
                                            "which Hugging Face's tokenizers can read");
+  command.add_examples(
+      {{"A vocabulary of 8,000 tokens", "qkv tokenizer train --input texts.txt --vocab 8000 --out tokenizer.json"}});
   const auto request = std::make_shared<VocabularyRequest>();
   command.add(
       {{"--input", text(request->inputs, "FILE"),
@@ -118,6 +120,8 @@ void add_tokenizer_train(Command& tokenizer) {
 
 void add_conversion(Command& tokenizer, const char* name, const char* help, void (*convert)(const ConvertRequest&)) {
   Command& command = tokenizer.add_command(name, help);
+  command.add_examples(
+      {{"Lines of a file", fmt::format("qkv tokenizer {} --tokenizer tokenizer.json < lines.txt", name)}});
   const auto request = std::make_shared<ConvertRequest>();
   command.add({{"--tokenizer", file(request->tokenizer), "the tokenizer.json, or a GGUF file", required()}});
   command.add(line_options(request->lines));

@@ -133,6 +133,8 @@ void run(const TrainRequest& request) {
 void add_train(Command& program) {
   Command& command = program.add_command(
       "train", "Train a translator, a language model or a picture classifier; an interrupted run resumes");
+  command.add_examples(
+      {{"A translator of your own", "qkv train --config config.json --train a.tsv --valid b.tsv --out model"}});
   const auto request = std::make_shared<TrainRequest>();
   TrainTranslatorFiles& files = request->files;
   const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };

@@ -209,6 +209,9 @@ void translate(const Command& command, TranslateRequest request) {
 
 void add_translate(Command& program) {
   Command& command = program.add_command("translate", "Translate sentences, or standard input line by line");
+  command.add_examples({{"English to Spanish", "qkv translate 'You are welcome'"},
+                        {"A file, one sentence a line", "qkv translate < english.txt > spanish.txt"},
+                        {"What each word was made from", "qkv translate --explain 'You are welcome'"}});
   const auto request = std::make_shared<TranslateRequest>();
   Sampling& sampling = request->sampling;
   command.add({{"text", text(request->texts, "TEXT"), "Sentences (default: standard input, one per line)"},

@@ -59,6 +59,8 @@ void run(const Command& command, const WebOptions& options) {
 
 void add_web(Command& program) {
   Command& command = program.add_command("web", "Write a page that computes attention in the browser, offline");
+  command.add_examples({{"The worked example, to change", "qkv web --out page.html"},
+                        {"A translator, too", "qkv web --model models/en-es --out page.html"}});
   const auto options = std::make_shared<WebOptions>();
   command.add({{"--out", file(options->out), "output: the page", required()},
                {"--model", file(options->model, "FOLDER"),

@@ -1,0 +1,265 @@
+// Groups options, finds the name that was meant, and wraps the help of a command.
+#include "help.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+namespace qkv::app {
+
+std::string OptionHelp::about() const {
+  std::string rules;
+  if (required) rules += " Required.";
+  if (!needs.empty()) rules += fmt::format(" Needs {}.", fmt::join(needs, ", "));
+  if (!excludes.empty()) rules += fmt::format(" Not with {}.", fmt::join(excludes, ", "));
+  const bool ends = text.ends_with('.') || text.ends_with(')');
+  return text + (ends || rules.empty() ? "" : ".") + rules;
+}
+
+bool CommandHelp::has(std::string_view option) const {
+  const auto names_it = [&](const OptionHelp& one) { return std::ranges::count(one.names, option) > 0; };
+  return std::ranges::any_of(options, names_it) ||
+         std::ranges::any_of(commands, [&](const CommandHelp& inner) { return inner.has(option); });
+}
+
+namespace {
+
+struct GroupNames {
+  std::string_view title;
+  std::vector<std::string_view> names;
+};
+
+constexpr std::string_view kInput = "Input", kOutput = "Output";
+
+// What no group names is input.
+const std::vector<GroupNames>& group_names() {
+  static const std::vector<GroupNames> all = {
+      {kInput, {}},
+      {"Model", {"--model",     "--weights", "--precision",    "--tokenizer",   "--layer",   "--head",
+                 "--attention", "--token",   "--without-head", "--without-key", "--config",  "--from",
+                 "--w-embed",   "--w-query", "--w-key",        "--w-value",     "--b-query", "--b-key",
+                 "--b-value",   "--w-out",   "--b-out",        "--heads",       "--init"}},
+      {"Mask, bias and score",
+       {"--causal",     "--align",         "--mask",        "--window",          "--dilated",
+        "--chunks",     "--prefix",        "--lengths",     "--documents",       "--documents-key",
+        "--bias",       "--alibi",         "--sinks",       "--clipped-table",   "--t5-table",
+        "--swin-table", "--swin-window",   "--shaw-table",  "--t5-max-distance", "--t5-bidirectional",
+        "--score",      "--score-w-query", "--score-w-key", "--score-v",         "--score-w",
+        "--scale",      "--soft-cap",      "--empty-rows"}},
+      {"Search and sampling",
+       {"--beams", "--length-penalty", "--max-length", "--max-new-tokens", "--sample", "--temperature", "--top-k",
+        "--top-p", "--min-p", "--greedy", "--repetition-penalty", "--stop"}},
+      {kOutput,
+       {"--out", "--json", "--html", "--compare", "--svg", "--step", "--full", "--heat", "--width", "--keep",
+        "--keep-rows", "--top", "--blocks", "--rows", "--nbest", "--explain", "--outputs", "--quiet"}},
+      {"Advanced",
+       {"--threads", "--memory-limit", "--verify", "--dtype", "--dropout", "--seed", "--exact-text",
+        "--replace-invalid", "--offsets-query", "--offsets-key", "--block-table", "--chunk", "--help", "--version"}}};
+  return all;
+}
+
+std::string_view group_of(const OptionHelp& option) {
+  if (option.text.starts_with("output: ")) return kOutput;
+  for (const auto& [title, names] : group_names()) {
+    for (const std::string& name : option.names) {
+      if (std::ranges::count(names, name) > 0) return title;
+    }
+  }
+  return kInput;
+}
+
+}  // namespace
+
+std::string value_of(const OptionHelp& option, const Marks& marks) {
+  if (option.type.empty()) return "";
+  return " " + marks.value(option.type) + (option.several ? " ..." : "");
+}
+
+std::string usage(const CommandHelp& command, const Marks& marks) {
+  std::string text = marks.name(command.line);
+  if (!command.commands.empty()) text += " " + marks.value("COMMAND");
+  for (const OptionHelp& option : command.options) {
+    if (option.required && !option.is_positional()) {
+      text += " " + marks.name(option.names.front()) + value_of(option, marks);
+    }
+  }
+  text += " [" + marks.value("OPTIONS") + "]";
+  for (const OptionHelp& option : command.options) {
+    if (!option.is_positional()) continue;
+    const std::string words = marks.value(option.names.front()) + (option.several ? " ..." : "");
+    text += option.required ? " " + words : " [" + words + "]";
+  }
+  return text;
+}
+
+std::vector<OptionGroup> grouped(const std::vector<OptionHelp>& options) {
+  std::vector<OptionGroup> groups;
+  for (const GroupNames& group : group_names()) {
+    OptionGroup one{.title = group.title, .options = {}};
+    std::ranges::copy_if(options, std::back_inserter(one.options),
+                         [&](const OptionHelp& option) { return group_of(option) == group.title; });
+    if (!one.options.empty()) groups.push_back(std::move(one));
+  }
+  return groups;
+}
+
+std::span<const Meaning> environment_variables() {
+  static constexpr Meaning kAll[] = {
+      {"QKV_TARGET", "the CPU target that kernels use: one of those that `qkv info` lists; not given: the best one"},
+      {"QKV_THREADS",
+       "how many threads a call uses where nothing else says so; before `OMP_NUM_THREADS`, and before the number of "
+       "processors that this process may use (affinity and the limits of its control group)",
+       "--threads"},
+      {"QKV_MODEL", "the folder of the model English to Spanish, for commands without `--model`", "--model"},
+      {"HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME",
+       "where `--model ORG/NAME` looks for models that other tools have fetched", "--model"},
+      {"NO_COLOR, TERM, COLORTERM", "whether and how the terminal shows colours"},
+      {"COLUMNS",
+       "the width that text is wrapped at, in a pipe too; not given: that of the terminal, without one 80 columns for "
+       "help and 98 for explanations"}};
+  return kAll;
+}
+
+std::span<const Meaning> files_of_program() {
+  static constexpr Meaning kAll[] = {
+      {"share/qkv/models/en-es", "beside the folder of the program: the model English to Spanish", "--model"},
+      {"share/qkv/phrases.es.tsv", "there too: the phrases that models are compared on", "--tasks"},
+      {"~/.cache/huggingface/hub", "models that other tools have fetched, for --model ORG/NAME; see ENVIRONMENT",
+       "--model"}};
+  return kAll;
+}
+
+std::span<const Meaning> exit_codes() {
+  static constexpr Meaning kAll[] = {
+      {"0", "success; all output was written"},
+      {"1", "internal error of qkv: please report it"},
+      {"2",
+       "the command line or the environment is invalid: an unknown option, two that exclude each other, a value that "
+       "the others, the text or the model rule out (a head that the model does not have, a memory limit that is too "
+       "low), a bad `QKV_TARGET`"},
+      {"3",
+       "the data cannot be used: a file that breaks a rule of its format, arrays that do not fit together, a loss that "
+       "is no number"},
+      {"4",
+       "the operating system refused: a file that cannot be read or written, a full disk, a limit of `ulimit -f`, too "
+       "little memory"},
+      {"5",
+       "`qkv certify`: results on this machine are not those of the arithmetic, or not those of the certificate given",
+       "--expect"},
+      {"130", "Ctrl-C (SIGINT)"},
+      {"143", "SIGTERM"},
+      {"152", "the limit on processor time (`ulimit -S -t`) is reached (SIGXCPU)"}};
+  return kAll;
+}
+
+namespace {
+
+// How many characters must be put in, left out, replaced or swapped with their neighbour.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before, last(b.size() + 1), next(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    next[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      next[j] = std::min({last[j] + 1, next[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) next[j] = std::min(next[j], before[j - 2] + 1);
+    }
+    before = std::exchange(last, next);
+  }
+  return last.back();
+}
+
+}  // namespace
+
+std::string_view closest(std::string_view word, std::span<const std::string> names) {
+  std::string_view found;
+  std::size_t least = word.size() / 3 + 1;  // so many are no slip
+  for (const std::string& name : names) {
+    if (const std::size_t changes = distance(word, name); changes < least) least = changes, found = name;
+  }
+  return found;
+}
+
+namespace {
+
+// The lines of a text, each no longer than `width` if its words allow it. Spaces before a line stay, and stand before
+// what is wrapped, too.
+std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
+  std::vector<std::string> lines;
+  std::istringstream paragraphs(text);
+  for (std::string paragraph; std::getline(paragraphs, paragraph);) {
+    const std::string indent(std::min(paragraph.find_first_not_of(' '), paragraph.size()), ' ');
+    if (paragraph.size() <= width) {  // as it is, with columns of its own
+      lines.push_back(paragraph);
+      continue;
+    }
+    std::istringstream words(paragraph);
+    std::string line;
+    for (std::string word; words >> word;) {
+      if (!line.empty() && line.size() + 1 + word.size() > width) lines.push_back(std::exchange(line, {}));
+      line += (line.empty() ? indent : " ") + word;
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+class HelpText {
+ public:
+  explicit HelpText(std::int64_t width) : width_(static_cast<std::size_t>(width)) {}
+
+  void heading(std::string_view title) { text_ += fmt::format("\n{}:\n", title); }
+  void paragraph(const std::string& text, std::size_t indent = 0) {
+    for (const std::string& line : wrapped(text, width_ - std::min(width_ / 2, indent))) {
+      text_ += std::string(line.empty() ? 0 : indent, ' ') + line + "\n";
+    }
+  }
+  // Not wrapped: it is there to be copied.
+  void example(const std::string& line) { text_ += "    " + line + "\n"; }
+  // A term, and beside it what it means; below it where there is no room.
+  void item(const std::string& term, const std::string& text) {
+    constexpr std::size_t kColumn = 26;
+    const bool has_room = width_ >= 2 * kColumn + 8;
+    const std::size_t before = text_.size();
+    paragraph(text, has_room ? kColumn : 6);
+    const bool is_beside = has_room && term.size() + 4 <= kColumn;
+    is_beside ? text_.replace(before, term.size() + 2, "  " + term) : text_.insert(before, "  " + term + "\n");
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::size_t width_;
+  std::string text_;
+};
+
+std::string plain(std::string_view text) { return std::string(text); }
+
+}  // namespace
+
+std::string help_text(const CommandHelp& command, std::int64_t width) {
+  HelpText help(width);
+  const Marks marks{plain, plain};
+  help.paragraph("Usage: " + usage(command, marks));
+  help.paragraph("\n" + command.text);
+  if (!command.examples.empty()) help.heading("Examples");
+  for (const Example& example : command.examples) {
+    help.paragraph(example.what, 2);
+    help.example(example.line);
+  }
+  if (!command.commands.empty()) help.heading("Commands");
+  for (const CommandHelp& inner : command.commands) help.item(inner.word(), inner.text);
+  for (const OptionGroup& group : grouped(command.options)) {
+    help.heading(group.title);
+    for (const OptionHelp& option : group.options) {
+      help.item(fmt::format("{}{}", fmt::join(option.names, ","), value_of(option, marks)), option.about());
+    }
+  }
+  if (!command.footer.empty()) help.paragraph("\n" + command.footer);
+  return help.take();
+}
+
+}  // namespace qkv::app
