@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <numeric>
-#include <sstream>
+#include <utility>
+
+#include "core/wrap.h"
 
 namespace qkv::app {
 
@@ -185,28 +187,6 @@ std::string_view closest(std::string_view word, std::span<const std::string> nam
 }
 
 namespace {
-
-// The lines of a text, each no longer than `width` if its words allow it. Spaces before a line stay, and stand before
-// what is wrapped, too.
-std::vector<std::string> wrapped(const std::string& text, std::size_t width) {
-  std::vector<std::string> lines;
-  std::istringstream paragraphs(text);
-  for (std::string paragraph; std::getline(paragraphs, paragraph);) {
-    const std::string indent(std::min(paragraph.find_first_not_of(' '), paragraph.size()), ' ');
-    if (paragraph.size() <= width) {  // as it is, with columns of its own
-      lines.push_back(paragraph);
-      continue;
-    }
-    std::istringstream words(paragraph);
-    std::string line;
-    for (std::string word; words >> word;) {
-      if (!line.empty() && line.size() + 1 + word.size() > width) lines.push_back(std::exchange(line, {}));
-      line += (line.empty() ? indent : " ") + word;
-    }
-    lines.push_back(line);
-  }
-  return lines;
-}
 
 class HelpText {
  public:

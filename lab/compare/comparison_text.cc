@@ -8,13 +8,16 @@
 #include <vector>
 
 #include "core/mathematics.h"
+#include "core/wrap.h"
 #include "lab/compare/catalog.h"
 #include "lab/compare/compare.h"
 
 namespace qkv {
 namespace {
 
-// Rows of words in aligned columns.
+constexpr std::size_t kWidth = 80;  // of a terminal
+
+// Rows of words in aligned columns; those that the width does not hold stand below, behind the first one again.
 class TextTable {
  public:
   // The first row names the columns; the first column is aligned left, all others right.
@@ -38,14 +41,20 @@ std::string TextTable::text() const {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
   }
   std::string text;
-  for (const std::vector<std::string>& row : rows_) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string blanks(widths[i] - width_of(row[i]), ' ');
-      line += i == 0 ? "  " + row[i] + blanks : "  " + blanks + row[i];
+  for (std::size_t first = 1, end = 1; first < widths.size(); first = end) {
+    for (std::size_t room = 2 + widths[0]; end < widths.size(); ++end) {
+      room += 2 + widths[end];
+      if (end > first && room > kWidth) break;
     }
-    line.erase(line.find_last_not_of(' ') + 1);
-    text += line + "\n";
+    if (first > 1) text += "\n";
+    for (const std::vector<std::string>& row : rows_) {
+      std::string line = "  " + row[0] + std::string(widths[0] - width_of(row[0]), ' ');
+      for (std::size_t i = first; i < std::min(end, row.size()); ++i) {
+        line += "  " + std::string(widths[i] - width_of(row[i]), ' ') + row[i];
+      }
+      line.erase(line.find_last_not_of(' ') + 1);
+      text += line + "\n";
+    }
   }
   return text;
 }
@@ -64,6 +73,12 @@ std::string sparkline(const std::vector<double>& shares) {
     line += static_cast<char>(0x80 + eighth);
   }
   return line;
+}
+
+std::string paragraph(const std::string& text) {
+  std::string lines;
+  for (const std::string& line : wrapped(text, kWidth)) lines += line + "\n";
+  return lines;
 }
 
 using comparison::catalog_task;
@@ -88,9 +103,9 @@ std::vector<std::string> names_of(const std::vector<ComparedTask>& results, std:
 std::string tasks_text(const std::vector<ComparedTask>& results) {
   const comparison::CatalogTask& task = catalog_task(results[0].task);
   const std::size_t seeds = results[0].accuracy[0].values.size();
-  std::string text = fmt::format(
-      "{}: {}; share of right answers{}, {} asked each; a guess is right in {:.2f}\n", task.name, task.question,
-      seeds > 1 ? fmt::format(" of {} seeds, +- half their range", seeds) : "", results[0].asked, results[0].chance);
+  const std::string text = paragraph(fmt::format(
+      "{}: {}; share of right answers{}, {} asked each; a guess is right in {:.2f}", task.name, task.question,
+      seeds > 1 ? fmt::format(" of {} seeds, +- half their range", seeds) : "", results[0].asked, results[0].chance));
   TextTable table;
   table.add(names_of(results, task.at));
   for (std::size_t i = 0; i < results[0].accuracy.size(); ++i) {
@@ -135,7 +150,7 @@ std::string gradients_text(const std::vector<ComparedGradient>& gradients) {
     row.push_back(gradient_line(gradient));
     table.add(std::move(row));
   }
-  return "gradient of a loss at the embedding of a token so many tokens before (norm, mean of the seeds)\n" +
+  return paragraph("gradient of a loss at the embedding of a token so many tokens before (norm, mean of the seeds)") +
          table.text() + "\n";
 }
 
@@ -170,11 +185,11 @@ std::string structure_text(const std::vector<ComparedStructure>& structure) {
                operations(one.operations_at_once.values.front()), operations(one.operations_at_once.values.back()),
                operations(one.operations_in_turn.values.front()), operations(one.operations_in_turn.values.back())});
   }
-  return fmt::format(
-             "counted from the layers, of {} tokens: sequential steps, longest path between two positions, reach\n"
+  return paragraph(fmt::format(
+             "counted from the layers, of {} tokens: sequential steps, longest path between two positions, reach "
              "(counted, and measured by changing tokens); operations per token, read at once and after so many "
-             "others\n",
-             length) +
+             "others",
+             length)) +
          table.text() + "\n";
 }
 
@@ -198,9 +213,9 @@ std::string cost_text(const std::vector<ComparedCost>& costs) {
     if (cost.memory) add(*cost.memory, 1);
     table.add(std::move(row));
   }
-  return "time and memory per token, of a sequence of so many tokens; growth, from four lengths on: the power that "
-         "fits "
-         "best,\n+- its standard error\n" +
+  return paragraph(
+             "time and memory per token, of a sequence of so many tokens; growth, from four lengths on: the power that "
+             "fits best, +- its standard error") +
          table.text() + "\n";
 }
 
@@ -208,6 +223,9 @@ std::string cost_text(const std::vector<ComparedCost>& costs) {
 
 std::string to_text(const Comparison& comparison) {
   std::string text;
+  if (comparison.effort == CompareEffort::quick) {
+    text += paragraph("After a few updates nothing is learned: these numbers only show that everything runs.") + "\n";
+  }
   std::vector<ComparedTask> same;
   for (std::size_t i = 0; i < comparison.tasks.size(); ++i) {
     same.push_back(comparison.tasks[i]);

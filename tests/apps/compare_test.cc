@@ -32,6 +32,12 @@ TEST(CompareCommand, GoesOnAfterAnInterruption) {
   const Outcome text = folder.run(some);
   EXPECT_EQ(text.code, 0) << text.err;
   expect_words(text.err, "100 %");
+  EXPECT_TRUE(text.out.starts_with("After a few updates nothing is learned: these numbers only show that everything"))
+      << text.out;
+  for (const std::string& line : lines_of(text.out)) {
+    const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; };
+    EXPECT_LE(std::ssize(line) - std::ranges::count_if(line, continues), 80) << line;
+  }
   expect_text(folder, text.out, "copy:  ... reversal: ");
   // What is done is read again.
   const Json result = Json::parse(folder.run(some + " --json --threads 1").out);

@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kMostRows = 20;     // a matrix of more rows is shortened
 constexpr std::int64_t kShortened = 7;     // to so many lines
 constexpr std::int64_t kMostMatrices = 4;  // of a tensor of rank 3
+constexpr std::int64_t kLeastColumns = 3;
 constexpr std::size_t kMostLabel = 28;
 
 // The values at `rows` and `columns` (-1: left out), right-aligned.
@@ -42,26 +43,40 @@ std::vector<std::string> cells_as_lines(const TensorView& matrix, const std::vec
   return lines;
 }
 
-TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const std::vector<std::string>& names,
-                      Role role, const NumberFormat& format, const TextRoom& text) {
-  const std::vector<std::int64_t> rows =
-      some_of(matrix.size(0), text.full || matrix.size(0) <= kMostRows ? matrix.size(0) : kShortened);
-  std::size_t label = 0, cell = 1;
-  for (std::int64_t i : rows) {
-    if (i < 0) continue;
-    if (!names.empty()) label = std::max(label, std::min(kMostLabel, names[static_cast<std::size_t>(i)].size()) + 2);
-  }
+std::size_t widest_cell(const TensorView& matrix, const NumberFormat& format) {
+  std::size_t cell = 1;
   for (std::int64_t i = 0; i < matrix.size(0); ++i) {
     check_stop();
     for (std::int64_t j = 0; j < matrix.size(1); ++j) cell = std::max(cell, format(matrix.at<double>({i, j})).size());
   }
+  return cell;
+}
+
+TextBox box_of_matrix(const std::string& title, const TensorView& matrix, const std::vector<std::string>& names,
+                      Role role, NumberFormat format, const TextRoom& text) {
+  const std::vector<std::int64_t> rows =
+      some_of(matrix.size(0), text.full || matrix.size(0) <= kMostRows ? matrix.size(0) : kShortened);
+  std::size_t label = 0;
+  for (std::int64_t i : rows) {
+    if (i < 0) continue;
+    if (!names.empty()) label = std::max(label, std::min(kMostLabel, names[static_cast<std::size_t>(i)].size()) + 2);
+  }
   const std::size_t room = std::max(text.width, label) - label;
+  std::size_t cell = widest_cell(matrix, format);
+  const auto columns_fit = [&](std::int64_t wanted) {
+    return room + 1 >= static_cast<std::size_t>(wanted) * (cell + 1);
+  };
+  // Fewer decimals rather than columns that do not fit.
+  while (!text.full && format.decimals > 1 && !columns_fit(std::min(matrix.size(1), kLeastColumns))) {
+    --format.decimals;
+    cell = widest_cell(matrix, format);
+  }
   const auto fitting = [&](std::size_t columns) { return static_cast<std::int64_t>((columns + 1) / (cell + 1)); };
   const std::int64_t shortened = room > 4 ? fitting(room - 4) + 1 : 0;  // "..." and a blank take 4 characters
   const std::int64_t count = matrix.size(1);
   const bool all = text.full || count <= fitting(room);
   const std::vector<std::int64_t> columns =
-      some_of(count, all ? count : std::max<std::int64_t>(std::min(shortened, count - 1), 3));
+      some_of(count, all ? count : std::max(std::min(shortened, count - 1), kLeastColumns));
 
   TextBox box;
   box.role = role;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "core/mathematics.h"
+#include "core/wrap.h"
 #include "explain/observe/require.h"
 #include "explain/show/heat.h"
 #include "explain/show/report_page.h"
@@ -174,9 +175,13 @@ std::pair<PictureSize, double> largest(const Tensor& patches) {
 std::string to_text(const PictureAttention& seen, const TensorView& view, const TextStyle& style) {
   const Tensor heats = heats_of(seen.rollout);
   const std::string name = seen.token == "class" ? "the class token" : "patch " + seen.token;
-  std::string text =
-      fmt::format("Where {} looks: attention rollout over all layers, {} x {} patches{}\n\n", name, seen.grid.height,
+  const std::string title =
+      fmt::format("Where {} looks: attention rollout over all layers, {} x {} patches{}", name, seen.grid.height,
                   seen.grid.width, style.color ? "; beside it the picture as the model reads it" : "");
+  std::string text;
+  for (const std::string& line : wrapped(title, static_cast<std::size_t>(std::max(style.width, 1))))
+    text += line + "\n";
+  text += "\n";
   if (style.color) {
     const std::int64_t room = (style.width - 2) / 2;
     const std::int64_t scale = std::max<std::int64_t>(1, std::min<std::int64_t>(room, 48) / seen.grid.width);
@@ -186,10 +191,17 @@ std::string to_text(const PictureAttention& seen, const TensorView& view, const 
   } else {
     text += letters(heats);
   }
-  text += fmt::format("\n{:>5} {:>4}  {:>7} {:>6}  {:>8}  {}\n", "layer", "head", "entropy", "keys", "to class",
-                      "largest weight");
+  const bool narrow = style.width < 62;  // the columns of a row in full
+  text += narrow ? fmt::format("\n{:>5} {:>4} {:>5} {}\n", "layer", "head", "keys", "largest")
+                 : fmt::format("\n{:>5} {:>4}  {:>7} {:>6}  {:>8}  {}\n", "layer", "head", "entropy", "keys",
+                               "to class", "largest weight");
   for (const PictureAttention::Head& head : seen.heads) {
     const auto [patch, weight] = largest(head.patches);
+    if (narrow) {
+      text += fmt::format("{:>5} {:>4} {:>5.1f} {:.3f} to {},{}\n", head.index.layer, head.index.head,
+                          exp(head.summary.entropy), weight, patch.height, patch.width);
+      continue;
+    }
     text += fmt::format("{:>5} {:>4}  {:>7.3f} {:>6.1f}  {:>8.3f}  {:.3f} to patch {},{}\n", head.index.layer,
                         head.index.head, head.summary.entropy, exp(head.summary.entropy), head.to_class, weight,
                         patch.height, patch.width);

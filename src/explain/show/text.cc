@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/stop.h"
+#include "core/wrap.h"
 #include "explain/show/matrix_text.h"
 #include "explain/steps/text_parts.h"
 #include "qkv/explain/explain.h"
@@ -10,6 +11,7 @@ namespace qkv {
 namespace {
 
 constexpr std::size_t kIndent = 2;
+constexpr int kNarrowest = 30;
 constexpr std::size_t kGap = 4;  // between tensors side by side
 
 // As painted() takes them.
@@ -42,19 +44,21 @@ class TextWriter {
         full_(style.full),
         heat_(style.heat),
         heat_style_(style.color && style.colors_256 ? HeatStyle::colors : HeatStyle::letters),
-        width_(static_cast<std::size_t>(std::max(style.width, 40))) {}
+        width_(static_cast<std::size_t>(std::max(style.width, kNarrowest))) {}
 
   std::string write(const Explanation& explanation) {
-    paint(explanation.title, "1");
-    text_ += '\n';
+    heading(explanation.title, "1");
     if (heat_) {
-      text_.append(kIndent, ' ') += heat_ramp(heat_style_) + "\n";
+      constexpr std::size_t kRamp = 39;  // columns
+      constexpr std::string_view kBefore = "From least to most ";
+      std::string ramp = heat_ramp(heat_style_);
+      if (kIndent + kRamp > width_) ramp.replace(kBefore.size() - 1, 1, "\n" + std::string(kIndent, ' '));
+      text_.append(kIndent, ' ') += ramp + "\n";
       write(Line{{heat_remark(heat_style_), Role::none}});
     }
     for (const Section& section : explanation.sections) {
       text_ += '\n';
-      paint((section.number > 0 ? "Step " + std::to_string(section.number) + ". " : "") + section.title, "1;4");
-      text_ += '\n';
+      heading((section.number > 0 ? "Step " + std::to_string(section.number) + ". " : "") + section.title, "1;4");
       for (std::size_t i = 0; i < section.blocks.size(); ++i) {
         if (i > 0) text_ += '\n';
         write(section.blocks[i]);
@@ -65,6 +69,13 @@ class TextWriter {
 
  private:
   void paint(const std::string& text, std::string_view code) { text_ += painted(text, color_ ? code : ""); }
+
+  void heading(const std::string& text, std::string_view code) {
+    for (const std::string& line : wrapped(text, width_)) {
+      paint(line, code);
+      text_ += '\n';
+    }
+  }
 
   void write(const Block& block) {
     for (const Line& line : block.lines) write(line);
@@ -137,8 +148,19 @@ class TextWriter {
     text_ += '\n';
   }
 
+  // A title that is wider than all there is, in lines.
+  void fit_title(TextBox& box) const {
+    if (kIndent + box.lines.front().columns <= width_) return;
+    std::vector<TextLine> lines;
+    for (const std::string& line : wrapped(box.lines.front().text, width_ - kIndent)) lines.emplace_back(line);
+    lines.insert(lines.end(), box.lines.begin() + 1, box.lines.end());
+    box.lines = std::move(lines);
+    box.width = std::ranges::max(box.lines, {}, &TextLine::columns).columns;
+  }
+
   // As many boxes side by side as the width holds, then the next ones below.
-  void write(const std::vector<TextBox>& boxes) {
+  void write(std::vector<TextBox> boxes) {
+    for (TextBox& box : boxes) fit_title(box);
     for (std::size_t first = 0; first < boxes.size();) {
       std::size_t end = first + 1, width = kIndent + boxes[first].width;
       while (end < boxes.size() && width + kGap + boxes[end].width <= width_) width += kGap + boxes[end++].width;
