@@ -24,8 +24,8 @@ bool uses_amx();
 bool uses_byte_tiles();
 
 // The yardstick of the kernels: how fast one thread can multiply and add when nothing but the arithmetic units limits
-// it. Billions of operations per second (a fused multiply-add counts two) of one thread on the selected target, f32 or
-// f64. Takes about 50 ms. std::invalid_argument for other types.
+// it. Billions of operations per second (a fused multiply-add counts two) of one thread on the selected target: f32,
+// f64, or bf16 if there are instructions for it, else f32. Takes about 50 ms. std::invalid_argument for other types.
 double peak_gflops(Dtype dtype);
 
 }  // namespace qkv::inline simd

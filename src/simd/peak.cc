@@ -8,6 +8,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "simd/bf16_products-inl.h"
 #include "simd/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -38,6 +39,39 @@ T multiply_and_add(T factor, std::int64_t wanted, std::int64_t& done) {
   return hn::GetLane(total);
 }
 
+#if HWY_TARGET == HWY_AVX3
+
+// The same with pairs of bf16; the CPU must have them.
+float multiply_pairs(float factor, std::int64_t wanted, std::int64_t& done) {
+  constexpr std::int64_t kStep = 4 * kTileRows * kTileVectors * kLanes<float>;
+  const Tag<float> d;
+  const Vec<float> half = hn::Set(d, factor), factors = pair_floats(half, half);
+  Vec<float> sum[kTileRows][kTileVectors];
+  QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Set(d, factor * float(r * kTileVectors + c));
+  }
+  const std::int64_t steps = wanted / kStep + 1;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = MultiplyPairs::apply(factors, factors, sum[r][c]);
+    }
+  }
+  done += steps * kStep;
+  Vec<float> total = hn::Zero(d);
+  QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) total = hn::Add(total, sum[r][c]);
+  }
+  return hn::GetLane(total);
+}
+
+#else
+
+float multiply_pairs(float factor, std::int64_t wanted, std::int64_t& done) {
+  return multiply_and_add(factor, wanted, done);
+}
+
+#endif  // HWY_AVX3
+
 float multiply_and_add_f32(float factor, std::int64_t wanted, std::int64_t& done) {
   return multiply_and_add(factor, wanted, done);
 }
@@ -54,6 +88,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <chrono>
 
+#include "simd/amx_tiles.h"
 #include "simd/dispatch.h"
 
 namespace qkv::inline simd {
@@ -61,6 +96,28 @@ namespace {
 
 HWY_EXPORT(multiply_and_add_f32);
 HWY_EXPORT(multiply_and_add_f64);
+HWY_EXPORT(multiply_pairs);
+
+#ifdef __x86_64__
+
+// Four sums in turn, each of 16 x 16 numbers and 32 products for each.
+void multiply_whole_tiles(std::int64_t wanted, std::int64_t& done) {
+  constexpr std::int64_t kStep = 4 * 2 * 16 * 16 * 32;
+  const TileSession session;
+  clear_tile<0>(), clear_tile<1>(), clear_tile<2>(), clear_tile<3>();
+  clear_tile<4>(), clear_tile<5>(), clear_tile<6>(), clear_tile<7>();
+  const std::int64_t steps = wanted / kStep + 1;
+  for (std::int64_t i = 0; i < steps; ++i) {
+    multiply_tiles<0, 4, 6>(), multiply_tiles<1, 4, 7>(), multiply_tiles<2, 5, 6>(), multiply_tiles<3, 5, 7>();
+  }
+  done += steps * kStep;
+}
+
+#else
+
+void multiply_whole_tiles(std::int64_t, std::int64_t&) {}
+
+#endif  // __x86_64__
 
 // Bursts of about a millisecond whatever the speed of the target: each one sizes the next.
 template <class Burst>
@@ -88,10 +145,19 @@ double best_rate(Burst burst) {
 
 double peak_gflops(Dtype dtype) {
   ensure_target();
+  const bool tiles = dtype == Dtype::bf16 && uses_amx(), pairs = dtype == Dtype::bf16 && uses_bf16_pairs();
+  if (tiles) return 1e-9 * best_rate(multiply_whole_tiles);
   // Below one, so that no accumulator leaves the normal numbers; volatile, so that nothing is computed beforehand.
   volatile double factor = 0.5;
   volatile double result = 0.0;
   switch (dtype) {
+    case Dtype::bf16:
+      if (pairs) {
+        return 1e-9 * best_rate([&](std::int64_t wanted, std::int64_t& done) {
+                 result = HWY_DYNAMIC_DISPATCH(multiply_pairs)(static_cast<float>(factor), wanted, done);
+               });
+      }
+      [[fallthrough]];
     case Dtype::f32:
       return 1e-9 * best_rate([&](std::int64_t wanted, std::int64_t& done) {
                result = HWY_DYNAMIC_DISPATCH(multiply_and_add_f32)(static_cast<float>(factor), wanted, done);
@@ -101,7 +167,7 @@ double peak_gflops(Dtype dtype) {
                result = HWY_DYNAMIC_DISPATCH(multiply_and_add_f64)(factor, wanted, done);
              });
     default:
-      refuse("peak_gflops", "the type is {}; it must be f32 or f64", name_of(dtype));
+      refuse("peak_gflops", "the type is {}; it must be f32, f64 or bf16", name_of(dtype));
   }
 }
 
