@@ -161,6 +161,10 @@ std::string fingerprint(const TextEncoder& model, const FingerprintOptions& opti
   return fingerprint_of(model, options);
 }
 
+std::string fingerprint(const TextModel& model, const Tokenizer& tokenizer, const FingerprintOptions& options) {
+  return fingerprint_of(model, options, {tokenizer.digest()});
+}
+
 std::string fingerprint(const LanguageModel& model, const FingerprintOptions& options) {
   return fingerprint_of(model, options);
 }

@@ -49,6 +49,9 @@ class QKV_API TextModel {
   /// std::invalid_argument as from TextEncoder::forward, and there for a sequence without tokens.
   Tensor logits(const TokenBatch& tokens, const TextEncoderOptions& options = {}) const;
 
+  /// The task of the class that config.json names in "architectures"; none: of an encoder without a head, or no class.
+  static std::optional<TextTask> task_in(const std::string& folder);
+
   /// The same of these tokens alone, [rows, outputs], numbered in the batch; not of a sequence_class.
   Tensor logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
                    const TextEncoderOptions& options = {}) const;

@@ -29,6 +29,7 @@
 #include "qkv/pipelines/tagger.h"
 #include "qkv/pipelines/text_classifier.h"
 #include "qkv/pipelines/translator.h"
+#include "qkv/text/tokenizer.h"
 
 namespace qkv {
 
@@ -40,6 +41,9 @@ struct FingerprintOptions {
 
 /// Reads all weights once: some 0.3 s a GB and thread. Takes the memory of the largest weight beside them.
 QKV_API std::string fingerprint(const TextEncoder& model, const FingerprintOptions& options = {});
+/// Of a model with a head, and of the tokenizer of its texts.
+QKV_API std::string fingerprint(const TextModel& model, const Tokenizer& tokenizer,
+                                const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const LanguageModel& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Vit& model, const FingerprintOptions& options = {});

@@ -21,19 +21,25 @@ constexpr std::pair<TextTask, const char*> kClasses[] = {{TextTask::masked_word,
                                                          {TextTask::token_class, "ForTokenClassification"},
                                                          {TextTask::answer, "ForQuestionAnswering"}};
 
+// The name of the class, the first of "architectures".
+std::optional<io::JsonValue> class_of(const ModelConfig& json) {
+  const auto classes = json.find("architectures");
+  if (!classes || classes->elements().empty()) return {};
+  return classes->elements()[0];
+}
+
 // Two tasks may have a head of the same names, so the class decides where it is said.
 void expect_class(const ModelConfig& json, TextTask task) {
-  const auto classes = json.find("architectures");
-  if (!classes || classes->elements().empty()) return;
-  const io::JsonValue first = classes->elements()[0];
-  const std::string name = first.string();
+  const auto first = class_of(json);
+  if (!first) return;
+  const std::string name = first->string();
   const char* wanted = nullptr;
   for (const auto& [of, end] : kClasses) {
     if (of != task) continue;
     if (name.ends_with(end)) return;
     if (wanted == nullptr) wanted = end;
   }
-  first.refuse(fmt::format("is {}, must end with {}: the model has another head", io::quote(name), wanted));
+  first->refuse(fmt::format("is {}, must end with {}: the model has another head", io::quote(name), wanted));
 }
 
 // Names of old folders: transformers reads them as those of today.
@@ -48,6 +54,15 @@ void name_as_of_old(const FolderTensors& file, TensorName& named) {
 }
 
 }  // namespace
+
+std::optional<TextTask> TextEncoderFolder::task_in(const std::string& folder) {
+  const ModelConfig json(folder);
+  const auto name = class_of(json);
+  if (!name) return {};
+  const auto found =
+      std::ranges::find_if(kClasses, [&](const auto& each) { return name->string().ends_with(each.second); });
+  return found == std::end(kClasses) ? std::nullopt : std::optional(found->first);
+}
 
 TextEncoderConfig TextEncoderFolder::read_config(const std::string& folder) {
   const ModelConfig json(folder);

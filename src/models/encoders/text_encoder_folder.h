@@ -18,6 +18,7 @@ class TextEncoderFolder {
   // With the head of a task, or without any.
   explicit TextEncoderFolder(const std::string& folder, std::optional<TextTask> task = {});
 
+  static std::optional<TextTask> task_in(const std::string& folder);
   static TextEncoderConfig read_config(const std::string& folder);
 
   const TextEncoderConfig& config() const { return config_; }

@@ -78,6 +78,16 @@ TextHeadConfig TextModel::check(const std::string& folder, TextTask task) {
   return TextEncoderFolder(folder, task).head_config();
 }
 
+std::optional<TextTask> TextModel::task_in(const std::string& folder) { return TextEncoderFolder::task_in(folder); }
+
+void TextModel::visit(const ParameterVisitor& visitor) const {
+  encoder_.visit(visitor);
+  const std::string scope = kHeadScope;
+  if (dense_) dense_->visit(visitor, scope + "dense.");
+  if (norm_) norm_->visit(visitor, scope + "norm.");
+  out_.visit(visitor, scope + "out.");
+}
+
 TextModel TextModel::load(const std::string& folder, TextTask task, WeightStorage storage) {
   TextEncoderFolder files(folder, task);
   return TextModel(Parts{files, files.weights(storage)});
@@ -132,14 +142,6 @@ Tensor TextModel::head_of(Tensor x, int threads) const {
   }
   if (norm_) x = norm_->forward(x, {}, threads);
   return out_.forward(x, threads);
-}
-
-void TextModel::visit(const ParameterVisitor& visitor) const {
-  const std::string scope = kHeadScope;
-  encoder_.visit(visitor);
-  if (dense_) dense_->visit(visitor, scope + "dense.");
-  if (norm_) norm_->visit(visitor, scope + "norm.");
-  out_.visit(visitor, scope + "out.");
 }
 
 }  // namespace qkv
