@@ -93,6 +93,7 @@ struct HeadSurvey {
     Tensor weights{};  ///< [queries, keys], f64; only if they were to be kept
     std::optional<HeadMap> map{};
   };
+  std::string fingerprint{};  ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
   Attentions attentions{};
   std::vector<Entry> heads{};  ///< attention by attention, layer by layer
   /// With an alignment: [target words, source words], f64; a row sums to 1, or is 0. By how much the log-probability of
@@ -110,6 +111,7 @@ struct HeadSurvey {
 /// One head at work on one input. The kernel computes in f32; the tensors hold its numbers as f64.
 struct HeadTrace {
   std::string title;
+  std::string fingerprint{};  ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
   HeadIndex index;
   std::int64_t heads = 0;           ///< of the layer
   std::int64_t model_dim = 0;       ///< the size of the layer's inputs

@@ -57,6 +57,7 @@ struct TokenMeasures {
     std::size_t site = 0;
     std::vector<MeasuredBy> by{};
   };
+  std::string fingerprint{};  ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
   Attentions attentions{};
   std::int64_t token = 0;
   std::size_t sequence = 0;                 ///< whose token it is

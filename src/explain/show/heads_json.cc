@@ -169,7 +169,8 @@ std::string to_json(const HeadSurvey& survey) {
   const auto& [sequences, sites, input, alignment, left_out, remarks] = survey.attentions;
   OrderedJson object =
       json_object("heads", selected_target(), Dtype::f32,
-                  "What the heads attend to" + without(survey.attentions) + (input.empty() ? "" : ": " + input));
+                  "What the heads attend to" + without(survey.attentions) + (input.empty() ? "" : ": " + input),
+                  survey.fingerprint);
   object["input"] = input;
   object["cut"] = cut_of(survey.attentions);
   if (!remarks.empty()) object["remarks"] = remarks;
@@ -195,7 +196,7 @@ std::string to_json(const HeadSurvey& survey) {
 }
 
 std::string to_json(const HeadTrace& trace, std::optional<std::int64_t> token) {
-  OrderedJson object = json_object("head", trace.target, Dtype::f32, trace.title);
+  OrderedJson object = json_object("head", trace.target, Dtype::f32, trace.title, trace.fingerprint);
   object.update({{"attention", trace.attention}, {"layer", trace.index.layer}, {"head", trace.index.head}});
   object["heads"] = trace.heads;
   object["model_dim"] = trace.model_dim;
@@ -268,7 +269,8 @@ std::string to_json(const TokenMeasures& measures) {
   const std::string& name = sequence.tokens[static_cast<std::size_t>(measures.token)];
   OrderedJson object =
       json_object("token", selected_target(), Dtype::f32,
-                  fmt::format("Measures of token {}, \"{}\"", measures.token, name) + without(measures.attentions));
+                  fmt::format("Measures of token {}, \"{}\"", measures.token, name) + without(measures.attentions),
+                  measures.fingerprint);
   object["input"] = input;
   object["sequence"] = sequence.name;
   object["cut"] = cut_of(measures.attentions);

@@ -16,9 +16,12 @@
 
 namespace qkv::inline explaining {
 
-OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype, const std::string& title) {
-  return {{"schema", "qkv/explain/1"}, {"kind", kind},  {"version", version()}, {"target", target},
-          {"dtype", name_of(dtype)},   {"title", title}};
+OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype, const std::string& title,
+                        const std::string& fingerprint) {
+  OrderedJson object = {{"schema", "qkv/explain/1"}, {"kind", kind},  {"version", version()}, {"target", target},
+                        {"dtype", name_of(dtype)},   {"title", title}};
+  if (!fingerprint.empty()) object["fingerprint"] = fingerprint;
+  return object;
 }
 
 OrderedJson json_number_f32(double value) {

@@ -16,8 +16,9 @@ namespace qkv::inline explaining {
 
 using OrderedJson = nlohmann::ordered_json;
 
-// schema, kind, version, target, dtype and title.
-OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype, const std::string& title);
+// schema, kind, version, target, dtype and title; and the model's fingerprint, if it is known.
+OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype, const std::string& title,
+                        const std::string& fingerprint = {});
 
 // A number that was computed in f32, in as many digits as read back to it.
 OrderedJson json_number_f32(double value);

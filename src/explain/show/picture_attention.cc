@@ -61,9 +61,9 @@ Tensor view_of(const Tensor& pixels, const ImageProcessorConfig& config) {
 }
 
 std::string to_json(const PictureAttention& seen, const TensorView& view) {
-  OrderedJson object =
-      json_object("picture", selected_target(), Dtype::f32,
-                  seen.token == "class" ? "Where the class token looks" : "Where patch " + seen.token + " looks");
+  OrderedJson object = json_object(
+      "picture", selected_target(), Dtype::f32,
+      seen.token == "class" ? "Where the class token looks" : "Where patch " + seen.token + " looks", seen.fingerprint);
   object["grid"] = {seen.grid.height, seen.grid.width};
   object["token"] = seen.token;
   object["rollout"] = json_numbers(seen.rollout);

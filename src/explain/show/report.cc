@@ -233,7 +233,8 @@ std::string in_script(const std::string& json) {
 // A copy of it; `reduce` takes from each head what is not to be in it.
 template <class Reduce>
 HeadSurvey reduced(const HeadSurvey& survey, const Reduce& reduce) {
-  HeadSurvey copy{.attentions = survey.attentions,
+  HeadSurvey copy{.fingerprint = survey.fingerprint,
+                  .attentions = survey.attentions,
                   .heads = {},
                   .word_alignment = survey.word_alignment,
                   .word_weights = survey.word_weights,
