@@ -15,6 +15,8 @@
 #include <type_traits>
 
 #include "core/refuse.h"
+#include "io/files/files.h"
+#include "notes.h"
 #include "surroundings.h"
 
 namespace qkv::app {
@@ -211,6 +213,16 @@ std::string shell_word(const std::string& word) {
 
 Value file(std::string& path, const char* type) { return {&path, type, check_file_name}; }
 
+Value output_file(std::string& path, const std::vector<std::string>& endings) {
+  const auto check = [endings](const std::string& text) {
+    const bool fits =
+        std::ranges::any_of(endings, [&](const std::string& ending) { return io::has_ending(text, ending); });
+    const std::string wrong = check_file_name(text);
+    return fits || !wrong.empty() ? wrong : fmt::format("\"{}\" must end in {}", text, fmt::join(endings, ", "));
+  };
+  return {&path, "FILE", check};
+}
+
 std::string check_file_name(const std::string& text) {
   const bool fits = !text.empty() && !text.starts_with('-');
   return fits ? "" : fmt::format("\"{}\" must be the name of a file (./-x if that is its name)", text);
@@ -323,6 +335,7 @@ void Command::declare(const std::string& version) {
   }
   app_.formatter(std::make_shared<Formatter>(*this));
   app_.set_version_flag("--version", version, "Print the version and exit");
+  if (commands_.empty()) app_.add_flag_callback("--quiet", be_quiet, "no notes and no progress on standard error");
   for (const auto& command : commands_) command->declare(version);
 }
 

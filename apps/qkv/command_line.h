@@ -86,6 +86,8 @@ Value comma_list(std::vector<Item>& target, const char* type) {
 
 // The name of a file: not empty, and no other option taken for it.
 Value file(std::string& path, const char* type = "FILE");
+// That of a file to be written, which ends in one of these.
+Value output_file(std::string& path, const std::vector<std::string>& endings);
 std::string check_file_name(const std::string& text);
 
 Check whole_number(std::int64_t least, std::int64_t largest);

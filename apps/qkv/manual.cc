@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "help.h"
+#include "notes.h"
 #include "qkv/files.h"
 #include "qkv/version.h"
 
@@ -144,6 +145,7 @@ void add_manual(Command& program) {
   command.on_run([&program, folder] {
     std::filesystem::create_directories(*folder);
     write_pages(program.help(), *folder);
+    note_written(*folder, "man -l reads a page of it");
   });
 }
 

@@ -13,6 +13,7 @@
 
 #include "attention/call/memory_count.h"
 #include "commands.h"
+#include "figures.h"
 #include "qkv/error.h"
 #include "qkv/stop.h"
 #include "qkv/target.h"
@@ -40,14 +41,6 @@ void flush_output() {
   if (!failed) return;
   const int number = errno != 0 ? errno : EIO;  // streams that failed before do not say why
   throw IoError("standard output: " + std::generic_category().message(number), number);
-}
-
-// Messages carry what users typed and files hold: still one line, and nothing that a terminal would obey.
-std::string one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
-  }
-  return text;
 }
 
 }  // namespace

@@ -16,6 +16,8 @@
 
 #include "command_line.h"
 #include "qkv/error.h"
+#include "qkv/pipelines/certify.h"
+#include "signals.h"
 
 namespace qkv::app {
 namespace {
@@ -56,6 +58,17 @@ std::string default_model() {
   if (chosen != nullptr && *chosen != '\0') places = {chosen};
   return first_of("the model English to Spanish", places,
                   "name a model's folder by --model or QKV_MODEL, or install qkv-en-es");
+}
+
+std::string_view about_default_model() {
+  const char* chosen = std::getenv("QKV_MODEL");
+  if (chosen != nullptr && *chosen != '\0') return {};
+  return "The model that comes with qkv learned from everyday phrases, messages of programs and Bible verses alone: "
+         "other texts it often gets wrong.";
+}
+
+std::string model_fingerprint(const std::string& folder, WeightStorage storage) {
+  return fingerprint_of_folder(folder, storage, {.stop = interruption()});
 }
 
 std::string phrase_book() {

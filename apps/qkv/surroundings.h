@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "qkv/explain/explain.h"
+#include "qkv/matmul.h"
 
 namespace qkv::app {
 
@@ -14,6 +15,12 @@ namespace qkv::app {
 // ../share/qkv/models/en-es beside the program, and the Python package qkv-en-es beside the package that holds the
 // program. IoError that names them all if there is none.
 std::string default_model();
+
+// What it learned from, in a sentence; empty if QKV_MODEL chooses it.
+std::string_view about_default_model();
+
+// What fixes the bits of a folder's model (qkv/pipelines/certify.h). Pages, which have no time for it, say nothing.
+std::string model_fingerprint(const std::string& folder, WeightStorage storage);
 
 // The phrase book of `qkv compare`: ../share/qkv/phrases.es.tsv. IoError alike.
 std::string phrase_book();

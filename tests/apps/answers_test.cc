@@ -54,7 +54,7 @@ class ProgramAnswers : public testing::TestWithParam<OfACommand> {
     tiny_training(*folder_);
     std::filesystem::copy(TinyBert("encoders/distilbert") / "model", *folder_ / "distilbert");
     save_arrays(*folder_, worked_example());
-    for (const char* name : {"bad", "folder.npy"}) std::filesystem::create_directory(*folder_ / name);
+    for (const char* name : {"bad", "folder.npy", "folder.html"}) std::filesystem::create_directory(*folder_ / name);
     for (const char* name : {"loop", "loop.npy"}) std::filesystem::create_symlink(name, *folder_ / name);
     const std::string whole = slurp(*folder_ / "q.npy");
     folder_->put("bad/empty.npy", "");

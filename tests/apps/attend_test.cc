@@ -70,6 +70,27 @@ TEST_F(Attend, ReadsSafetensorsCsvAndJsonFromFilesOfAnyName) {
   }
 }
 
+// Every format holds the very numbers of the .npy, and standard output those of .json.
+TEST_F(Attend, OutputsInEveryFormat) {
+  save_arrays(folder_, worked_example());
+  const std::string line = "attend --query q.npy --key k.npy --value v.npy ";
+  folder_.text(line + "--out o.npy --weights w.npy --log-sum-exp l.npy");
+  folder_.text(line + "--out o.CSV --weights w.json --log-sum-exp l.safetensors:sums");
+  folder_.text(line + "--out o.safetensors");
+  const auto numbers = [&](const std::string& path) {
+    const Tensor array = convert(read_array(folder_ / path), Dtype::f32);
+    return std::vector<float>(array.data<float>(), array.data<float>() + array.element_count());
+  };
+  EXPECT_EQ(numbers("o.CSV"), numbers("o.npy"));
+  EXPECT_EQ(numbers("o.safetensors:array"), numbers("o.npy"));
+  EXPECT_EQ(numbers("l.safetensors:sums"), numbers("l.npy"));
+  const Json weights = Json::parse(slurp(folder_ / "w.json"));
+  std::vector<float> flat;
+  for (const Json& row : weights.flatten()) flat.push_back(row.get<float>());
+  EXPECT_EQ(flat, numbers("w.npy"));
+  EXPECT_EQ(folder_.text(line + "--out p.npy --weights -"), slurp(folder_ / "w.json"));
+}
+
 TEST_F(Attend, ShapesOfBatchesAndGroupedHeads) {
   save("q 0{2,4,3,2} k 1{2,2,1,2} v 7{2,2,1,5}");
   expect("--weights w.npy --logits z.npy --log-sum-exp l.npy --threads 2",

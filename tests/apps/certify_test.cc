@@ -1,5 +1,6 @@
 // qkv certify, and the fingerprints that other commands print.
 #include "apps/program.h"
+#include "qkv/files.h"
 #include "qkv/target.h"
 
 namespace qkv::test {
@@ -60,6 +61,68 @@ TEST(CertifyCommand, EmbedAndInfoPrintTheFingerprint) {
   EXPECT_FALSE(holds(run_program("info").out, "fingerprint"));
   const Json embedding = Json::parse(run_program("embed --json --model " + kEmbedder, {.input = "a\n"}).out);
   EXPECT_EQ(embedding.at("fingerprint"), fingerprint);
+}
+
+std::string fingerprint_by_info(const Folder& folder, const std::string& options) {
+  return folder.json("info --json --model " + options).at("fingerprint");
+}
+
+// Whoever runs a model prints the fingerprint that info prints with the same options.
+TEST(Fingerprints, AreThoseOfTheModelAsItRuns) {
+  const Folder folder;
+  folder.put("in.html", "");
+  const std::string bert = "@tests/golden/encoders/roberta", gpt2 = "@tests/golden/language/gpt2",
+                    digits = "@models/digits --image @data/example/seven.png";
+  for (const std::string options : {"", " --precision reduced", " --weights int8"}) {
+    const Json line = Json::parse(folder.text("embed --json --model " + bert + options, {.input = "a b\n"}));
+    EXPECT_EQ(line.at("fingerprint"), fingerprint_by_info(folder, bert + options)) << options;
+  }
+  for (const std::string precision : {"", " --precision reduced"}) {
+    const std::pair<std::string, std::string> explained[] = {
+        {bert, "explain --text 'a b' --model " + bert},
+        {bert, "explain --text 'a b' --layer 0 --head 0 --model " + bert},
+        {bert, "explain --text 'a b' --token 1 --model " + bert},
+        {gpt2, "explain --text 'The cat' --model " + gpt2},
+        {gpt2, "generate --explain --max-new-tokens 2 'The cat' --model " + gpt2},
+        {"@models/en-es", "translate --explain Hi"},
+        {"@models/digits", "explain --model " + digits},
+        {"@models/digits", "explain --layer 0 --head 0 --model " + digits}};
+    for (const auto& [model, line] : explained) {
+      const std::string expected = fingerprint_by_info(folder, model + precision);
+      EXPECT_EQ(folder.json(line + precision + " --json").at("fingerprint"), expected) << line << precision;
+      EXPECT_EQ(holds(expected, "-reduced-"), !precision.empty()) << expected;
+    }
+  }
+  folder.text("explain --text Hi --html page.html");
+  EXPECT_TRUE(holds(slurp(folder / "page.html"), fingerprint_by_info(folder, "@models/en-es")));
+  EXPECT_FALSE(folder.json("explain --json").contains("fingerprint"));  // of no model
+}
+
+// Two classifiers with one encoder are two models, and an embedder does not take one for itself.
+TEST(Fingerprints, OfAClassifierHaveItsHead) {
+  const Folder folder;
+  for (const std::string copy : {"one", "two", "bare"}) {
+    std::filesystem::copy(QKV_SOURCE_DIR "/tests/golden/rank", folder / copy);
+  }
+  SafeTensors weights = read_safetensors(folder / "two/model.safetensors");
+  weights.tensors.at("classifier.bias").data<float>()[0] += 1;
+  write_safetensors(folder / "two/model.safetensors", weights);
+  std::erase_if(weights.tensors, [](const auto& tensor) { return tensor.first.starts_with("classifier."); });
+  write_safetensors(folder / "bare/model.safetensors", weights);
+  Json config = Json::parse(slurp(folder / "bare/config.json"));
+  config["architectures"] = Json::array({"BertModel"});
+  folder.put("bare/config.json", config.dump());
+  const auto certified = [&](const std::string& of) -> std::string {
+    return folder.json("certify --json --model " + of).at("certificate");
+  };
+  const std::string one = certified("one"), two = certified("two"), bare = certified("bare");
+  const auto results = [](const std::string& text) { return text.substr(text.find(':')); };
+  const auto print = [](const std::string& text) { return text.substr(0, text.find(':')); };
+  EXPECT_NE(print(one), print(two));
+  EXPECT_NE(results(one), results(two));
+  EXPECT_NE(print(one), print(bare));
+  EXPECT_NE(results(one), results(bare));
+  EXPECT_EQ(print(one), fingerprint_by_info(folder, "one"));
 }
 
 }  // namespace

@@ -45,6 +45,9 @@ TEST_F(Classify, OneLineForEachPicture) {
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_TRUE(lines[0].starts_with(picture + ": ")) << lines[0];
   const Json result = folder_->json(line + "--json"), classes = result["classes"];
+  const double share = classes[0]["probability"];
+  EXPECT_EQ(lines[0], picture + ": " + classes[0]["label"].get<std::string>() + " (" +
+                          std::to_string(std::lround(100 * share)) + " %)");
   EXPECT_EQ(result["image"], picture);
   ASSERT_EQ(classes.size(), 2u);
   EXPECT_NEAR(classes[0]["probability"].get<double>() + classes[1]["probability"].get<double>(), 1, 1e-9);
@@ -118,7 +121,7 @@ TEST(ClassifyTexts, AgreesWithThePipelineOfTransformers) {
   EXPECT_EQ(classes_of_cats(40), classes_of_cats(14));
   EXPECT_NE(classes_of_cats(13), classes_of_cats(14));
   expect_answers(folder, "classify --model model ",
-                 {{"cat dog --top 1", 0, "cat: cat 0. ... dog: cat 0."},
+                 {{"cat dog --top 1", 0, "cat: cat (7 ... %)\ndog: cat (7"},
                   {"cat --image x.png", 2, "give either texts, or --image or --data"},
                   {"m\xe4t", 2, "UTF-8"}});
   put({"cat", "dog"}, nullptr);

@@ -81,6 +81,27 @@ TEST(ExplainProgram, IsAsWideAsAskedOrAsTheTerminal) {
   EXPECT_LE(longest_line(on_terminal("TERM=dumb NO_COLOR=1 COLUMNS=50", "--heat --inputs 90", 120)), 51u);
 }
 
+// But for words that are longer themselves: command lines and matrices as JSON.
+TEST(ExplainProgram, FitsNarrowTerminalsAndPipesOfACertainWidth) {
+  const std::string picture = "explain --model @models/digits --image @data/example/seven.png";
+  for (const std::string& line :
+       {std::string("explain"), std::string("explain --inputs 4 --dim 6 --heads 2"), std::string("explain --heat"),
+        std::string("explain --text hi"), std::string("explain --text hi --token 1"),
+        std::string("explain --text hi --attention encoder --layer 0 --head 0"), picture}) {
+    for (const std::size_t width : {30, 40, 61, 90}) {
+      const std::string text = text_of("COLUMNS=" + std::to_string(width) + " " + line);
+      for (const std::string& row : lines_of(text)) {
+        if (row.size() > width) {
+          EXPECT_EQ(row.find(' ', row.find_first_not_of(' ')), std::string::npos) << width << line << "\n" << row;
+        }
+      }
+      if (line != picture) {
+        EXPECT_EQ(text, text_of(line + " --width " + std::to_string(width)));
+      }
+    }
+  }
+}
+
 TEST(ExplainProgram, DrawsStepsAsSvg) {
   const Folder folder;
   EXPECT_EQ(folder.text("explain --svg all.svg"), folder.text("explain"));

@@ -64,6 +64,7 @@ struct Surroundings {
   std::string folder{};       // where the program starts; empty: where the test is
   Words environment{};        // "NAME=value", beside the test's own
   std::string output{};       // where standard output goes; empty: it is captured; "-": it is closed
+  std::string errors{};       // where standard error goes; empty: it is captured
   std::string input{};        // standard input
   int interrupted_by = 0;     // this signal, once the program has taken it over; 0: by none
   std::size_t memory = 0;     // bytes of memory of its own that it may have; 0: any number
@@ -124,7 +125,7 @@ inline Outcome run_program(const std::string& line, Surroundings around = {}) {
     };
     for (const std::string& variable : around.environment) putenv(const_cast<char*>(variable.c_str()));
     become(STDIN_FILENO, folder.put("in", around.input), O_RDONLY);
-    become(STDERR_FILENO, folder / "err", O_WRONLY | O_CREAT);
+    become(STDERR_FILENO, around.errors.empty() ? folder / "err" : around.errors, O_WRONLY | O_CREAT);
     close(STDOUT_FILENO);
     if (out != "-") become(STDOUT_FILENO, out, O_WRONLY | O_CREAT);
     if (!around.folder.empty() && chdir(around.folder.c_str()) != 0) _exit(126);
@@ -140,7 +141,8 @@ inline Outcome run_program(const std::string& line, Surroundings around = {}) {
   }
   int status = 0;
   waitpid(child, &status, 0);
-  return {exit_code(status), around.output.empty() ? slurp(out) : "", slurp(folder / "err")};
+  return {exit_code(status), around.output.empty() ? slurp(out) : "",
+          around.errors.empty() ? slurp(folder / "err") : ""};
 }
 
 inline Outcome succeed(const std::string& line, const Surroundings& around = {}) {
@@ -149,10 +151,10 @@ inline Outcome succeed(const std::string& line, const Surroundings& around = {})
   return outcome;
 }
 
-// What a command without anything to complain about prints.
+// What a command without anything to complain about prints; notes of what it wrote are no complaints.
 inline std::string text_of(const std::string& line, const Surroundings& around = {}) {
   const Outcome outcome = succeed(line, around);
-  EXPECT_EQ(outcome.err, "") << line;
+  for (const std::string& said : lines_of(outcome.err)) EXPECT_TRUE(said.starts_with("wrote ")) << line << said;
   return outcome.out;
 }
 

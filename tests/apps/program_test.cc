@@ -74,7 +74,8 @@ TEST(Program, BenchCountsTheOperationsThatItTimes) {
     EXPECT_GT(result.at("peak_gflops").get<double>(), 0);
     EXPECT_EQ(result.at("target"), selected_target());
     EXPECT_EQ(result.at("threads"), 1);
-    EXPECT_EQ(result.size(), 5u);
+    EXPECT_EQ(result.at("peak_dtype"), holds(line, "f64") ? "f64" : "f32");
+    EXPECT_EQ(result.size(), 6u);
   }
 }
 

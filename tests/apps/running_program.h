@@ -70,12 +70,13 @@ class RunningProgram {
   int input_ = -1, output_ = -1;
 };
 
-// What the program writes on standard output if that is a terminal of so many columns.
-inline std::string shown_on_terminal(const std::string& line, Surroundings around, unsigned short columns = 0) {
+// What the program writes on standard output, or on standard error, if that is a terminal of so many columns.
+inline std::string shown_on_terminal(const std::string& line, Surroundings around, unsigned short columns = 0,
+                                     std::string Surroundings::* stream = &Surroundings::output) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
   EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
-  around.output = ptsname(terminal);
-  const int held = open(around.output.c_str(), O_RDWR | O_NOCTTY);  // reading ends when the last holder lets go
+  around.*stream = ptsname(terminal);
+  const int held = open((around.*stream).c_str(), O_RDWR | O_NOCTTY);  // reading ends when the last holder lets go
   const winsize size{.ws_row = 25, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   EXPECT_EQ(ioctl(held, TIOCSWINSZ, &size), 0);
   std::string text;

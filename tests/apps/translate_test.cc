@@ -89,6 +89,44 @@ void write_model(const Folder& folder, double unsure_below) {
   folder.put("model/generation_config.json", generation.dump());
 }
 
+// A word is as probable as its tokens together; text and JSON come from two runs.
+TEST(Translate, MarksImprobableWords) {
+  const std::string text = "'The boys are playing with stones'";
+  const Json survey = Json::parse(text_of("translate --explain --json " + text)), found = survey["translation"];
+  const Json sequences = survey["sequences"];
+  const auto target = std::ranges::find_if(sequences, [](const Json& one) { return one["name"] == "target"; });
+  std::vector<double> probabilities(found["target_words"].size(), 1.0);
+  for (std::size_t i = 0; i < found["written"].size(); ++i) {
+    const int word = (*target)["word_of"][i];
+    if (word >= 0) probabilities[std::size_t(word)] *= found["written"][i]["probability"].get<double>();
+  }
+  const std::string shown = text_of("translate --explain " + text);
+  std::size_t marks = 0;
+  for (std::size_t i = 0; i < probabilities.size(); ++i) {
+    const std::string word = found["target_words"][i];
+    EXPECT_EQ(holds(shown, word + " (?)"), probabilities[i] < 0.5) << word << probabilities[i];
+    marks += probabilities[i] < 0.5 ? 1 : 0;
+  }
+  EXPECT_TRUE(marks > 0 && marks < probabilities.size());
+  EXPECT_FALSE(holds(text_of("translate --explain 'You are welcome'"), "(?)"));
+}
+
+TEST(Translate, SaysWhatTheShippedModelHasNotLearned) {
+  const std::string letters = "qkv translate: line 2: the model has not learned the letters of this text\n",
+                    origin =
+                        "The model that comes with qkv learned from everyday phrases, messages of programs and "
+                        "Bible verses alone: ";
+  for (const std::string foreign : {"\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82", "\xe4\xbd\xa0\xe5\xa5\xbd"}) {
+    const Outcome outcome = succeed("translate 'You are welcome' " + foreign);
+    EXPECT_TRUE(outcome.err.starts_with(letters)) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, "\n" + origin)) << outcome.err;
+    EXPECT_FALSE(holds(succeed("translate --quiet 'You are welcome' " + foreign).err, origin));
+    EXPECT_FALSE(holds(succeed("translate --model @models/en-es 'You are welcome' " + foreign).err, origin));
+  }
+  EXPECT_FALSE(holds(succeed("translate '\xc2\xbfqu\xc3\xa9?'").err, "letters"));
+  expect_words(shown_on_terminal("translate 'You are welcome'", {}, 80, &Surroundings::errors), origin);
+}
+
 TEST(Translate, MarksWhatItIsUnsureOf) {
   const Folder folder;
   const auto run = [&](const std::string& options) {
@@ -108,7 +146,8 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
 
   write_model(folder, per_token[1] + 1e-6);
   const std::string message =
-      fmt::format("qkv translate: line 2: low confidence (mean log-probability {:.1f} per token)\n", per_token[1]);
+      fmt::format("qkv translate: line 2: probably wrong: the model found each token {:.0f} % probable on average\n",
+                  100 * std::exp(per_token[1]));
   const Outcome json = run("--json");
   EXPECT_EQ(run(""), (Outcome{0, plain.out, message}));
   EXPECT_EQ(run("--length-penalty 0").err, message);  // whatever the scores are divided by
@@ -117,7 +156,7 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   EXPECT_EQ(first_of(answers_in(json.out).at(1)).at("unsure"), true);
   write_model(folder, 0);  // above any of its scores
   const std::string ids = folder.run("translate --ids --model model '7 9 11 7 9 11 0'").err;
-  EXPECT_TRUE(ids.starts_with("qkv translate: line 1: low confidence (mean log-probability -")) << ids;
+  EXPECT_TRUE(ids.starts_with("qkv translate: line 1: probably wrong: the model found each token ")) << ids;
 }
 
 TEST(Translate, DimsWhatItIsUnsureOfOnATerminal) {
@@ -137,7 +176,8 @@ TEST(Translate, MarksTheSentenceItIsUnsureOf) {
   const Folder folder;
   write_model(folder, -0.9);
   const Outcome outcome = folder.run("translate --json --model model '" + kTooLong + "Xyzzy plugh quux.'");
-  EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 46: low confidence (mean log-probability -"))
+  EXPECT_TRUE(
+      outcome.err.starts_with("qkv translate: line 1, sentence 46: probably wrong: the model found each token "))
       << outcome.err;
   expect_words(outcome.out, "/translations/0/unsure = true ... /translations/0/sentences/45/unsure = true");
   EXPECT_FALSE(first_of(answers_in(outcome.out).at(0)).at("sentences").at(44).contains("unsure"));

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/qkv/commands.h"
+#include "apps/qkv/notes.h"
 #include "apps/qkv/signals.h"
 #include "apps/qkv/surroundings.h"
 #include "explain/show/report_page.h"
@@ -24,8 +25,17 @@ bool wait_to_read(int, std::optional<std::chrono::milliseconds>) { return true; 
 void write_output(std::string_view text) { std::cout << text; }
 int interrupted_exit_code() { return 1; }
 const char* interrupted_message() { return "interrupted"; }
+void be_quiet() {}
+bool is_quiet() { return false; }
+void note(std::string_view) {}
+void note_written(const std::string&, std::string_view) {}
+struct WorkingLine::Line {};
+WorkingLine::WorkingLine(std::string) {}
+WorkingLine::~WorkingLine() = default;
 std::int64_t columns_of_output(std::int64_t otherwise) { return otherwise; }
 TextStyle text_style() { return {}; }
+std::string_view about_default_model() { return {}; }
+std::string model_fingerprint(const std::string&, WeightStorage) { return {}; }
 std::string default_model() { return "/model"; }
 
 }  // namespace qkv::app

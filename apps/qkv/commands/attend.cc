@@ -16,6 +16,7 @@
 #include "inputs/call_options.h"
 #include "inputs/head_options.h"
 #include "inputs/options.h"
+#include "notes.h"
 #include "qkv/attention/key_value_cache.h"
 #include "qkv/attention/verify_attention.h"
 #include "qkv/explain/attention_maps.h"
@@ -142,7 +143,9 @@ void AttendMaps::draw(const std::string& command) {
 }
 
 void AttendMaps::write() const {
-  if (maps_) write_file(report_.path, text_);
+  if (!maps_) return;
+  write_file(report_.path, text_);
+  note_written(report_.path);
 }
 
 // Query, key or value: in its own type, which must then be the query's, or in the type that was asked for.
@@ -193,6 +196,7 @@ class Attend {
 
   void run() {
     check();
+    auto line = std::make_unique<WorkingLine>("attending");
     read();
     ForwardPass pass{.query = query_.view(), .key = key_.view(), .value = value_.view(), .options = rules_.options()};
     std::optional<KeyValueCache> cache;
@@ -221,6 +225,7 @@ class Attend {
         verify_ > 0 ? verify_attention(pass.query, pass.key, pass.value, out, pass.options, verify_)
                     : AttentionReceipt();
     maps_.draw(command_.line());
+    line.reset();
     files_.write();
     maps_.write();
     if (verify_ > 0) {
@@ -240,6 +245,9 @@ class Attend {
     for (const NamedFile& file : files_.names()) inputs.push_back(file);
     inputs.insert(inputs.end(), gradients.begin(), gradients.end());
     maps_.check(inputs);
+    if (verify_ > 0 && files_.writes_standard_output()) {
+      throw UsageError("--verify", "prints on standard output; the arrays must go into files then");
+    }
     rules_.check();
     derivatives_.check();
   }
@@ -293,8 +301,10 @@ void add_attend(Command& program) {
        {"The weights, too, and a page that shows them",
         "qkv attend --query q.npy --key k.npy --value v.npy --out o.npy --html o.html"}});
   command.add_footer(
-      "Arrays: .npy, .csv, .json or FILE.safetensors:TENSOR; outputs are .npy, f32 (f64 for f64), written all together "
-      "or not at all.\n  query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., "
+      "Arrays: .npy, .csv (one matrix), .json or FILE.safetensors:TENSOR. Outputs: the same, told by the ending (a "
+      "tensor "
+      "without a name is \"array\"), or -, JSON on standard output; f32 (f64 for f64), written all together or not at "
+      "all.\n  query [..., heads, q_len, head_dim], key [..., kv_heads, k_len, head_dim], value [..., "
       "kv_heads, k_len, value_dim]\n  packed, with both --offsets: [tokens, heads, size]; sequence b has the rows "
       "offsets[b] <= row < offsets[b + 1]\n  paged, with --block-table: key and value [pages, rows, kv_heads, size]; "
       "queries padded, or packed by --offsets-query");

@@ -11,7 +11,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "figures.h"
 #include "inputs/options.h"
+#include "notes.h"
 #include "qkv/attention.h"
 #include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_plan.h"
@@ -32,20 +34,23 @@ constexpr int kLeastRuns = 3;
 struct Result {
   double seconds = std::numeric_limits<double>::infinity();  // of the best run
   double peak = 0;                                           // GFLOP/s of one thread
+  Dtype multiplied = Dtype::f32;
 };
 
 // Runs `work` once to warm up, then alternates it with the measurement of the peak.
-Result measure(const std::function<void()>& work, Dtype dtype) {
+// Of `multiplied`, the type of the factors.
+Result measure(const std::function<void()>& work, Dtype multiplied) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
+  const WorkingLine line("measuring");
   work();
-  Result result;
+  Result result{.multiplied = multiplied};
   const Clock::time_point begin = Clock::now();
   for (int run = 0; run < kLeastRuns || since(begin) < kMeasureSeconds; ++run) {
     check_interruption();
-    result.peak = std::max(result.peak, peak_gflops(accumulation_of(dtype)));
+    result.peak = std::max(result.peak, peak_gflops(multiplied));
     const Clock::time_point slice = Clock::now();
     do {
       const Clock::time_point start = Clock::now();
@@ -63,17 +68,17 @@ void report(const std::string& title, double operations, const Result& result, b
     const nlohmann::ordered_json object = {{"best_ms", result.seconds * 1e3},
                                            {"gflops", gflops},
                                            {"peak_gflops", peak},
+                                           {"peak_dtype", name_of(result.multiplied)},
                                            {"target", selected_target()},
                                            {"threads", threads()}};
     fmt::print("{}\n", object.dump());
     return;
   }
   fmt::print("{}, {} thread{} on {}\n", title, threads(), threads() == 1 ? "" : "s", selected_target());
-  fmt::print("  best   {:10.4f} ms\n", result.seconds * 1e3);
-  fmt::print("  speed  {:10.1f} GFLOP/s\n", gflops);
-  fmt::print("  peak   {:10.1f} GFLOP/s (fused multiply-add, {:.1f} measured on one thread, times {})\n", peak,
-             result.peak, threads());
-  fmt::print("  ratio  {:10.2f}\n", gflops / peak);
+  fmt::print("  {} at best, {:.4g} GFLOP/s: {} of this machine's peak in {}\n", seconds_text(result.seconds), gflops,
+             percent_text(gflops / peak), name_of(result.multiplied));
+  fmt::print("  (the peak is {:.4g} GFLOP/s: {:.4g} multiplied and added on one thread, times {})\n", peak, result.peak,
+             threads());
 }
 
 // Random numbers in [-1, 1).
@@ -145,7 +150,9 @@ void bench_attention(AttentionBench& bench) {
     if (bench.pass != BenchPass::backward) forward();
     if (bench.pass != BenchPass::forward) backward();
   };
-  const Result result = measure(work, dtype);
+  const Precision precision = plan(query, key, value, options).precision;
+  const bool is_forward = bench.pass == BenchPass::forward;  // gradients are never reduced so
+  const Result result = measure(work, multiplied_in(is_forward ? precision : Precision::exact, dtype));
 
   // A product of queries and keys, and one of weights and values; a causal mask hides half of both. Backward has five
   // such products for these two.
@@ -157,7 +164,7 @@ void bench_attention(AttentionBench& bench) {
                                                          : "attention forward and backward";
   report(fmt::format("{}, q {}, k {}, v {}{}, {}", name, to_string(query.shape()), to_string(key.shape()),
                      to_string(value.shape()), bench.causal ? ", causal" : "", name_of(dtype)) +
-             (plan(query, key, value, options).precision == Precision::exact ? "" : ", products in bf16"),
+             (precision == Precision::exact ? "" : ", products in bf16"),
          operations, result, bench.json);
 }
 
@@ -176,7 +183,7 @@ void bench_matmul(const MatmulSizes& sizes) {
   const Tensor a = made_up({sizes.m, sizes.k}, dtype, 1);
   const PackedMatrix b(made_up({sizes.k, sizes.n}, dtype, 2));
   Tensor out = Tensor::zeros({sizes.m, sizes.n}, dtype);
-  const Result result = measure([&] { matmul(a, b, out); }, dtype);
+  const Result result = measure([&] { matmul(a, b, out); }, accumulation_of(dtype));
   report(fmt::format("matmul, {} x {} x {}, packed, {}", sizes.m, sizes.k, sizes.n, name_of(dtype)), 2 * m * k * n,
          result, sizes.json);
 }

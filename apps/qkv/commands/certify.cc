@@ -14,6 +14,7 @@
 
 #include "commands.h"
 #include "inputs/options.h"
+#include "notes.h"
 #include "qkv/models/find_model.h"
 #include "qkv/target.h"
 #include "qkv/version.h"
@@ -25,6 +26,7 @@ namespace {
 struct CertifyRequest {
   std::string model{}, expected{};
   WeightStorage weights = WeightStorage::full;
+  Precision precision = Precision::exact;
   bool json = false;
   std::optional<std::int64_t> ways{};  // prompts
 };
@@ -45,6 +47,7 @@ struct Certified {
 };
 
 Certified computed(const CertifyRequest& request) {
+  const WorkingLine line("computing");
   const FingerprintOptions options{.stop = interruption()};
   Certified found;
   found.target = selected_target();
@@ -52,7 +55,7 @@ Certified computed(const CertifyRequest& request) {
     of_option("--expect", [&] { return difference_of_certificates(request.expected, request.expected); });
   }
   if (!request.model.empty()) {
-    found.certificate = certificate(find_model(request.model), request.weights, options);
+    found.certificate = certificate(find_model(request.model), storage_of(request.weights, request.precision), options);
     if (!request.expected.empty()) {
       found.difference = difference_of_certificates(found.certificate, request.expected);
     }
@@ -117,7 +120,7 @@ void add_certify(Command& program) {
         "in company, in another order, resumed, with drafts, on 1, 2 and 5 threads ...; one SHA-256 for each",
         needs("--model")},
        {"--json", flag(request->json), "print one JSON object"}});
-  command.add({weights_option(request->weights), threads_option()});
+  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
   command.on_run([request] {
     const Certified found = computed(*request);
     request->json ? print_json(found) : print_text(found);

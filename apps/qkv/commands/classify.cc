@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "commands.h"
+#include "figures.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
+#include "notes.h"
 #include "qkv/error.h"
 #include "qkv/models/find_model.h"
 #include "qkv/pipelines/picture_classifier.h"
@@ -46,7 +48,7 @@ void print_classes(const char* kind, const std::string& what, const std::vector<
   }
   std::string line;
   for (const auto& [label, probability] : classes) {
-    line += fmt::format("{}{} {:.4f}", line.empty() ? "" : ", ", label, probability);
+    line += fmt::format("{}{} ({})", line.empty() ? "" : ", ", label, percent_text(probability));
   }
   fmt::print("{}: {}\n", on_one_line(what), line);
 }
@@ -62,6 +64,7 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
     throw FormatError(fmt::format("{}: pictures have different sizes after preprocessor_config.json", request.data));
   }
   const training::PictureExamples examples(files, 0, {});
+  auto line = std::make_unique<WorkingLine>("classifying");
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confused;
   std::int64_t right = 0;
   for (std::int64_t begin = 0; begin < examples.count(); begin += kBatch) {
@@ -78,6 +81,7 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
       found == batch.labels[i] ? ++right : ++confused[{batch.labels[i], found}];
     }
   }
+  line.reset();
   const double share = static_cast<double>(right) / static_cast<double>(examples.count());
   if (request.json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();

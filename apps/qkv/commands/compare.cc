@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "inputs/options.h"
+#include "notes.h"
 #include "signals.h"
 #include "surroundings.h"
 
@@ -24,6 +25,7 @@ class CompareProgressLine : public CompareObserver {
   }
 
   void receive(const CompareProgress& progress) override {
+    if (is_quiet()) return;
     using namespace std::chrono_literals;
     const std::string line =
         fmt::format("{:3.0f} %  {}  about {:.0f} s left", 100 * progress.done, progress.doing, progress.seconds_left);
@@ -73,6 +75,7 @@ void run_compare(CompareRequest& request) {
     request.options.observer = &line;
     comparison = compare(request.options, request.out);
   }
+  note_written(request.out, "it has comparison.json and charts, .svg, for a browser");
   write_output(request.json ? to_json(comparison) + "\n" : to_text(comparison));
 }
 

@@ -7,6 +7,7 @@
 #include "commands.h"
 #include "io/files/descriptor.h"
 #include "models/gguf_folder.h"
+#include "notes.h"
 
 namespace qkv::app {
 namespace {
@@ -19,7 +20,10 @@ struct ConvertModelRequest {
 void convert(ConvertModelRequest request) {
   while (request.folder.size() > 1 && request.folder.ends_with('/')) request.folder.pop_back();
   if (io::is_there(request.folder)) throw UsageError("folder", request.folder + " is there already; name a new one");
+  auto line = std::make_unique<WorkingLine>("converting");
   const ConvertedModel model = convert_gguf(request.file, request.folder);
+  line.reset();
+  note_written(request.folder, "qkv generate --model opens it");
   fmt::print("{}: {}, {} tensors, {} tokens\n", request.folder, model.kind, model.tensors, model.tokens);
 }
 

@@ -19,6 +19,7 @@
 #include "explain/observe/intermediates.h"
 #include "inputs/options.h"
 #include "io/files/files.h"
+#include "notes.h"
 #include "qkv/files.h"
 #include "signals.h"
 #include "surroundings.h"
@@ -213,6 +214,7 @@ void run(const Command& command, ExplainOptions& options) {
   style.width = static_cast<int>(options.width.value_or(style.width));
   style.full = options.full;
   style.heat = options.heat;
+  auto line = std::make_unique<WorkingLine>("explaining");
   std::string text;
   if (any_given(command, {"--model", "--precision", "--text", "--image", "--layer", "--head", "--token",
                           "--without-head", "--without-key", "--keep"})) {
@@ -223,11 +225,15 @@ void run(const Command& command, ExplainOptions& options) {
     const ExplainInput input = input_of(command, options);
     refuse_unknown_substitutes(input);
     const Explanation explanation = explain(input);
-    if (!options.svg.empty()) write_file(options.svg, to_svg(explanation, static_cast<int>(options.step)));
+    if (!options.svg.empty()) {
+      write_file(options.svg, to_svg(explanation, static_cast<int>(options.step)));
+      note_written(options.svg);
+    }
     if (options.report.wanted()) options.report.report.add(explanation);
     options.report.write(explanation.title, command.line());
     text = options.json ? to_json(explanation) + "\n" : to_text(explanation, style);
   }
+  line.reset();
   write_output(text);
 }
 
@@ -269,11 +275,11 @@ void add_explain(Command& program) {
         "print matrices, and with a model the weights of its heads, as heat maps: half blocks in 256 colours, or "
         "letters where the terminal has none",
         excludes("--json")},
-       {"--width", whole(options->width, 40, 100'000),
+       {"--width", whole(options->width, 30, 100'000),
         "width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
        html_option(options->report),
        beside_option(options->report),
-       {"--svg", file(options->svg),
+       {"--svg", output_file(options->svg, {".svg"}),
         "also draw the steps; with a model, the weights of the head that --layer and --head name, or with --image its "
         "heads over the picture"},
        {"--step", whole(options->step, 1, 8), "with --svg: step to draw (default: all)", needs("--svg")},

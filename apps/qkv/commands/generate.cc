@@ -22,6 +22,7 @@
 #include "qkv/explain/written_text.h"
 #include "qkv/files.h"
 #include "qkv/models/find_model.h"
+#include "qkv/pipelines/fingerprint.h"
 #include "qkv/pipelines/generator.h"
 #include "signals.h"
 #include "surroundings.h"
@@ -47,6 +48,7 @@ struct GenerateRequest {
   LeftOutOptions left_out{};
   KeptHeads keep{};
   ReportFile report{};
+  std::string fingerprint{};  // of the model, to explain
 };
 
 const std::vector<std::string> kSamplingOptions{"--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed"};
@@ -176,8 +178,8 @@ void explain(GenerateRequest& request, const Generator& generator) {
       return WrittenText(generator.model(), &generator.tokenizer(), ids,
                          {.prompt = prompts[i].size(), .run = {.stop = interruption()}}, some);
     };
-    const HeadSurvey survey =
-        reported_survey(without_left_out(request.left_out, written), {}, request.keep, request.report);
+    const HeadSurvey survey = reported_survey(without_left_out(request.left_out, written), {}, request.keep,
+                                              request.report, request.fingerprint);
     write_output(request.json ? to_json(survey) + "\n" : words_to_text(survey, text_style()));
   }
 }
@@ -244,6 +246,7 @@ void generate(const Command& command, GenerateRequest request) {
                                             request.options.nbest, beams));
   }
   if (request.explain) {
+    if (request.json || request.report.wanted()) request.fingerprint = fingerprint(generator, {.stop = interruption()});
     explain(request, generator);
     return request.report.write("Written behind: " + request.prompts.front(), command.line());
   }

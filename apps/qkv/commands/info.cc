@@ -20,6 +20,7 @@ namespace {
 struct InfoRequest {
   std::string model{};
   WeightStorage weights = WeightStorage::full;
+  Precision precision = Precision::exact;
   bool json = false;
 };
 
@@ -92,12 +93,15 @@ void add_info(Command& program) {
   const auto request = std::make_shared<InfoRequest>();
   command.add({{"--model", file(request->model, "FOLDER"),
                 "Print the fingerprint of this model too: equal ones give the same bits (docs/arithmetic.md)"}});
-  command.add(
-      {weights_option(request->weights), threads_option(), {"--json", flag(request->json), "print one JSON object"}});
+  command.add({weights_option(request->weights),
+               model_precision_option(request->precision),
+               threads_option(),
+               {"--json", flag(request->json), "print one JSON object"}});
   command.on_run([request] {
     std::string fingerprint;
     if (!request->model.empty()) {
-      fingerprint = fingerprint_of_folder(find_model(request->model), request->weights, {.stop = interruption()});
+      fingerprint = fingerprint_of_folder(find_model(request->model), storage_of(request->weights, request->precision),
+                                          {.stop = interruption()});
     }
     request->json ? print_json(fingerprint) : print_text(fingerprint);
   });

@@ -9,6 +9,7 @@
 
 #include "explain/observe/left_out_masks.h"
 #include "inputs/lines.h"
+#include "notes.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/picture_attention.h"
@@ -26,10 +27,10 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 22> kOwn = {
-      "--model",        "--text",        "--image", "--attention", "--layer",     "--head",     "--token", "--json",
-      "--weights",      "--svg",         "--width", "--threads",   "--full",      "--help",     "--html",  "--compare",
-      "--without-head", "--without-key", "--heat",  "--keep",      "--keep-rows", "--precision"};
+  constexpr std::array<std::string_view, 23> kOwn = {
+      "--model",        "--text",        "--image", "--attention", "--layer",     "--head",      "--token", "--json",
+      "--weights",      "--svg",         "--width", "--threads",   "--full",      "--help",      "--html",  "--compare",
+      "--without-head", "--without-key", "--heat",  "--keep",      "--keep-rows", "--precision", "--quiet"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -54,15 +55,23 @@ std::int64_t token_at(const std::vector<std::string>& tokens, const std::string&
   return of_option("--token", [&] { return find_token(tokens, name); });
 }
 
+template <class Draw>
+void write_svg(const ExplanationForm& form, const Draw& draw) {
+  if (form.svg.empty()) return;
+  write_file(form.svg, draw());
+  note_written(form.svg);
+}
+
 std::string traced(const Explainable& input, std::size_t site, const ModelOptions& options,
                    const ExplanationForm& form) {
   const HeadIndex index{.layer = *options.layer, .head = *options.head, .site = site};
   const bool is_layer = index.layer < input.attentions().sites[site].layers;
   of_option(is_layer ? "--head" : "--layer", [&] { check_head(input.attentions(), index); });
-  const HeadTrace trace = trace_head(input, index);
+  HeadTrace trace = trace_head(input, index);
+  trace.fingerprint = form.fingerprint;
   std::optional<std::int64_t> token;
   if (options.token) token = token_at(trace.tokens, *options.token);
-  if (!form.svg.empty()) write_file(form.svg, to_svg(trace));
+  write_svg(form, [&] { return to_svg(trace); });
   if (form.report.wanted()) form.report.report.add(trace, token);
   return form.json ? to_json(trace, token) + "\n" : to_text(trace, token, form.style);
 }
@@ -70,9 +79,10 @@ std::string traced(const Explainable& input, std::size_t site, const ModelOption
 std::string measured(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
   const Attentions& all = input.attentions();
   const std::int64_t token = token_at(all.sequences[measured_sequence(all)].tokens, *options.token);
-  const TokenMeasures measures = measure_token(input, token);
+  TokenMeasures measures = measure_token(input, token);
+  measures.fingerprint = form.fingerprint;
   if (form.report.wanted()) {
-    if (!measures.heads.empty()) form.report.report.add(survey_heads(input, {.maps = HeadMapsOptions{}}));
+    if (!measures.heads.empty()) reported_survey(input, {}, {}, form.report, form.fingerprint);
     form.report.report.add(measures);
   }
   return form.json ? to_json(measures) + "\n" : to_text(measures, form.style);
@@ -81,8 +91,8 @@ std::string measured(const Explainable& input, const ModelOptions& options, cons
 std::string explained(const Explainable& input, const ModelOptions& options, const ExplanationForm& form) {
   if (options.layer) return traced(input, chosen_site(input.attentions().sites, options.attention), options, form);
   if (options.token) return measured(input, options, form);
-  const HeadSurvey survey =
-      reported_survey(input, {.keep_weights = options.weights || form.style.heat}, options.keep, form.report);
+  const HeadSurvey survey = reported_survey(input, {.keep_weights = options.weights || form.style.heat}, options.keep,
+                                            form.report, form.fingerprint);
   return form.json ? to_json(survey) + "\n" : to_text(survey, form.style);
 }
 
@@ -96,13 +106,14 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
     return EncodedPicture(model, processor.process(file), {.stop = interruption()}, some);
   });
   if (options.layer) return traced(picture, chosen_site(picture.attentions().sites, {}), options, form);
-  const PictureAttention seen =
+  PictureAttention seen =
       of_option("--token", [&] { return survey_picture(picture, options.token.value_or("class")); });
+  seen.fingerprint = form.fingerprint;
   const Tensor view = view_of(picture.pixels(), processor.config());
   const PictureSize patch = model.config().patch;
   const TensorView covered =
       view.view().slice(0, 0, seen.grid.height * patch.height).slice(1, 0, seen.grid.width * patch.width);
-  if (!form.svg.empty()) write_file(form.svg, to_svg(seen, covered));
+  write_svg(form, [&] { return to_svg(seen, covered); });
   if (form.report.wanted()) form.report.report.add(seen, covered);
   return form.json ? to_json(seen, covered) + "\n" : to_text(seen, covered, form.style);
 }
@@ -133,7 +144,7 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
                      options, form);
   }
   if (LanguageModel::is_in(options.folder)) {
-    const Generator generator = Generator::load(options.folder);
+    const Generator generator = Generator::load(options.folder, storage);
     const std::vector<std::int32_t> ids = text_and_next(generator, options.text);
     const auto written = [&](const LeftOut& some) {
       return WrittenText(generator.model(), &generator.tokenizer(), ids,
@@ -185,7 +196,7 @@ std::vector<Option> model_options(ModelOptions& options) {
   return all;
 }
 
-std::string explain_model(const Command& command, ModelOptions options, const ExplanationForm& form) {
+std::string explain_model(const Command& command, ModelOptions options, ExplanationForm form) {
   refuse_others(command);
   if (options.text.empty() && options.image.empty() && !command.given("--text")) {
     for (const char* option : {"--model", "--layer", "--without-head", "--without-key", "--token", "--keep"}) {
@@ -206,6 +217,9 @@ std::string explain_model(const Command& command, ModelOptions options, const Ex
   const bool picture = !options.image.empty();
   form.report.check(files, {"--svg", form.svg});
   form.report.read_beside(options.layer ? "head" : picture ? "picture" : options.token ? "token" : "heads");
+  if (form.json || form.report.wanted()) {
+    form.fingerprint = model_fingerprint(options.folder, storage_of(WeightStorage::full, options.precision));
+  }
   const std::string text = explain_model(options, form);
   form.report.write(
       picture ? "Where a Vision Transformer looks: " + std::filesystem::path(options.image).filename().string()

@@ -33,12 +33,13 @@ struct ExplanationForm {
   TextStyle style{};
   std::string svg;  // file of the picture; empty: none
   ReportFile& report;
+  std::string fingerprint{};  // of the model; empty: not known
 };
 
 // The explanation of what the model reads, as text or JSON; the report, if one is wanted, has it then.
 std::string explain_model(const ModelOptions& options, const ExplanationForm& form);
 
 // What the command prints; it writes the report, if one is wanted. UsageError for an option of the other explanations.
-std::string explain_model(const Command& command, ModelOptions options, const ExplanationForm& form);
+std::string explain_model(const Command& command, ModelOptions options, ExplanationForm form);
 
 }  // namespace qkv::app

@@ -8,10 +8,12 @@
 #include "attention/call/memory_count.h"
 #include "commands.h"
 #include "commands/attend_outputs.h"
+#include "figures.h"
 #include "inputs/call_options.h"
 #include "inputs/options.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/explain/cost.h"
+#include "simd/dispatch.h"
 
 namespace qkv::app {
 namespace {
@@ -25,7 +27,15 @@ struct PlanRequest {
   bool json = false;
 };
 
-void print(const AttentionPlan& plan) {
+// Products take most of the time of several queries, at this share of the peak (docs/benchmarks.md); reading keys and
+// values that of single ones.
+double seconds_of(const AttentionPlan& plan, Dtype dtype) {
+  constexpr double kShare = 0.7, kBytesPerSecond = 2e10;
+  const double rate = kShare * 1e9 * peak_gflops(multiplied_in(plan.precision, dtype)) * plan.threads;
+  return std::max(plan.operations / rate, plan.bytes / kBytesPerSecond);
+}
+
+void print(const AttentionPlan& plan, Dtype dtype) {
   fmt::print("kernel      {} on {}, {}{} thread{}\n", plan.kernel, plan.target,
              plan.precision == Precision::exact ? "" : fmt::format("{}, ", name_of(plan.precision)), plan.threads,
              plan.threads == 1 ? "" : "s");
@@ -33,8 +43,10 @@ void print(const AttentionPlan& plan) {
   if (plan.tile_keys > 0) fmt::print("; {} queries x {} keys", plan.block_queries, plan.tile_keys);
   fmt::print("{}\n", plan.chunk_keys > 0 ? fmt::format("; chunks of {} keys", plan.chunk_keys) : "");
   fmt::print("operations  {:.4g}\n", plan.operations);
-  fmt::print("bytes       {:.4g} of inputs and outputs\n", plan.bytes);
-  fmt::print("workspace   {} bytes\n", plan.workspace);
+  fmt::print("memory      {} of inputs and outputs, {} of scratch\n", bytes_text(plan.bytes),
+             bytes_text(static_cast<double>(plan.workspace)));
+  fmt::print("time        about {} on {} thread{}\n", seconds_text(seconds_of(plan, dtype)), plan.threads,
+             plan.threads == 1 ? "" : "s");
   for (const std::string& remark : plan.remarks) fmt::print("because     {}\n", remark);
 }
 
@@ -129,7 +141,7 @@ class Plan {
     if (request_.json) {
       fmt::print("{}\n", to_json(result));
     } else {
-      print(result);
+      print(result, *request_.sizes.dtype);
     }
   }
 

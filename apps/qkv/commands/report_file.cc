@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "notes.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
 
@@ -31,12 +32,14 @@ void ReportFile::read_beside(const char* kind) {
 }
 
 void ReportFile::write(const std::string& title, const std::string& command) const {
-  if (wanted()) write_file(path, report.html(title, command));
+  if (!wanted()) return;
+  write_file(path, report.html(title, command));
+  note_written(path);
 }
 
 Option html_option(ReportFile& report, const Rules& rules) {
-  return {"--html", file(report.path), "also write a report: one page that shows every number, in any browser, offline",
-          rules};
+  return {"--html", output_file(report.path, {".html", ".htm"}),
+          "also write a report: one page that shows every number, in any browser, offline", rules};
 }
 
 Option beside_option(ReportFile& report) {

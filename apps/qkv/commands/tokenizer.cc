@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "inputs/lines.h"
 #include "io/files/files.h"
+#include "notes.h"
 #include "qkv/files.h"
 #include "qkv/text/train_tokenizer.h"
 #include "signals.h"
@@ -50,6 +51,7 @@ void train(const VocabularyRequest& request) {
   const std::string json = trainer.train(request.vocab);
   const std::int64_t tokens = Tokenizer::parse(json, request.out).vocab();
   write_file(request.out, json);
+  note_written(request.out, "qkv tokenizer encode --tokenizer reads it");
   fmt::print("{}: {} tokens{}\n", request.out, tokens,
              tokens < request.vocab ? ": no other pair of neighbours occurs twice" : "");
 }
@@ -113,7 +115,7 @@ void add_tokenizer_train(Command& tokenizer) {
         "text files, one text per line; in .tsv files one per column; their order makes no difference", required()},
        {"--vocab", whole(request->vocab, TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab),
         "number of tokens, the 3 special ones and 256 bytes included", required()},
-       {"--out", file(request->out), "output: tokenizer.json", required()}});
+       {"--out", output_file(request->out, {".json"}), "output: tokenizer.json", required()}});
   command.add(line_options(request->lines));
   command.on_run([request] { train(*request); });
 }

@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "commands.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
+#include "notes.h"
 #include "qkv/train/train_files.h"
 #include "signals.h"
 #include "train/config/classifier_config.h"
@@ -41,6 +43,7 @@ class ProgressBar : public TrainingObserver {
     using namespace std::chrono_literals;
     peak_memory_ = progress.peak_memory;
     const auto now = std::chrono::steady_clock::now();
+    reading_.reset();
     if (!terminal_ || (now - drawn_ < 200ms && progress.step < progress.steps)) return;
     drawn_ = now;
     constexpr std::int64_t kCells = 24;
@@ -69,11 +72,13 @@ class ProgressBar : public TrainingObserver {
     bar_.clear();
   }
   void line(const std::string& text) {
+    reading_.reset();
     wipe();
     fmt::print(stderr, "{}\n", text);
   }
 
-  const bool terminal_ = isatty(STDERR_FILENO) != 0;
+  const bool terminal_ = isatty(STDERR_FILENO) != 0 && !is_quiet();
+  std::optional<WorkingLine> reading_{std::in_place, "reading"};  // until the first update
   std::chrono::steady_clock::time_point drawn_{};
   std::string bar_;
   std::int64_t peak_memory_ = 0;
@@ -125,6 +130,10 @@ void run(const TrainRequest& request) {
     result = train_files(files, options);
     if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
+  const TrainedKind kind = trained_kind(files.config);
+  note_written(files.out, kind == TrainedKind::pictures   ? "qkv classify --model opens it"
+                          : kind == TrainedKind::language ? "qkv generate --model opens it"
+                                                          : "qkv translate --model opens it");
   fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
 }
 

@@ -1,6 +1,9 @@
 // qkv translate: sentences from the command line or standard input, translations on standard output.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <exception>
 #include <iostream>
 #include <memory>
@@ -12,10 +15,12 @@
 #include "commands.h"
 #include "commands/report_file.h"
 #include "explain/steps/text_parts.h"
+#include "figures.h"
 #include "inputs/head_options.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "io/json/json_events.h"
+#include "notes.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/translated_text.h"
@@ -37,6 +42,7 @@ struct TranslateRequest {
   bool sample = false;
   bool explain = false;
   bool whole = false;
+  bool unsure = false;  // of a translation, so far
   std::optional<std::int64_t> nbest{};
   Sampling sampling{};
   TextLineOptions lines{};
@@ -44,6 +50,7 @@ struct TranslateRequest {
   LeftOutOptions left_out{};
   KeptHeads keep{};
   ReportFile report{};
+  std::string fingerprint{};  // of the model, to explain
 };
 
 // Of line `number`, from 1.
@@ -99,25 +106,39 @@ void warn(const Translation& found, const std::string& origin, std::int64_t posi
                found.cut, positions);
   }
   if (found.unsure) {
-    fmt::print(stderr, "qkv translate: {}: low confidence (mean log-probability {:.1f} per token)\n", origin,
-               found.log_probability / static_cast<double>(found.ids.size()));
+    const double mean = std::exp(found.log_probability / static_cast<double>(found.ids.size()));
+    fmt::print(stderr, "qkv translate: {}: probably wrong: the model found each token {} probable on average\n", origin,
+               percent_text(mean));
   }
 }
 
+// Whether a vocabulary has more pieces than there are characters in the text, which it does not know the letters of.
+bool is_foreign(const Tokenizer& tokenizer, const std::string& text) {
+  const auto of = [&](auto holds) { return std::ranges::count_if(text, holds); };
+  const auto ascii = of([](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  const auto others = of([](char c) { return static_cast<unsigned char>(c) >= 0xc0; });  // each of several bytes
+  return others > ascii && std::ssize(tokenizer.encode(text).ids) > others + ascii + 1;  // and an end
+}
+
 // `first`: the number of the first line, from 1.
-void translate_lines(const TranslateRequest& request, const Translator& translator,
-                     const std::vector<std::string>& lines, std::int64_t first) {
+void translate_lines(TranslateRequest& request, const Translator& translator, const std::vector<std::string>& lines,
+                     std::int64_t first) {
   TranslateOptions options = request.options;
   options.stream.line = static_cast<std::uint64_t>(first - 1);
   for (const auto& found : translator.translate(lines, options)) {
     write(request, first, found);
+    request.unsure |= found.front().unsure;
+    if (is_foreign(translator.tokenizer(), found.front().source)) {
+      fmt::print(stderr, "qkv translate: line {}: the model has not learned the letters of this text\n", first);
+      request.unsure = true;
+    }
     warn(found.front(), fmt::format("line {}", first), translator.model().tokens().positions);
     ++first;
   }
 }
 
 // Those before a line that is refused are answered.
-void translate_ids(const TranslateRequest& request, const Translator& translator, const std::vector<std::string>& lines,
+void translate_ids(TranslateRequest& request, const Translator& translator, const std::vector<std::string>& lines,
                    std::int64_t first) {
   std::vector<std::vector<std::int32_t>> sources;
   std::exception_ptr refused;
@@ -159,8 +180,8 @@ void explain(TranslateRequest& request, const Translator& translator) {
     options.stream = {i, 0};
     const std::string& text = request.texts[i];
     for (const std::string& sentence : options.split ? translator.sentences(text) : std::vector{text}) {
-      const HeadSurvey survey =
-          reported_survey(translated(request, translator, sentence, options), {}, request.keep, request.report);
+      const HeadSurvey survey = reported_survey(translated(request, translator, sentence, options), {}, request.keep,
+                                                request.report, request.fingerprint);
       ++options.stream.part;
       if (request.json) {
         std::cout << to_json(survey) << '\n';
@@ -171,6 +192,11 @@ void explain(TranslateRequest& request, const Translator& translator) {
                 << sentence << "\"" << request.left_out.words() << "\nAttention itself, in eight steps: qkv explain\n";
     }
   }
+}
+
+// Of the model that nobody chose: on a terminal, and where a translation is probably wrong.
+void note_origin(const TranslateRequest& request) {
+  if (request.model.empty() && (request.unsure || isatty(STDERR_FILENO) != 0)) note(about_default_model());
 }
 
 void translate(const Command& command, TranslateRequest request) {
@@ -190,12 +216,18 @@ void translate(const Command& command, TranslateRequest request) {
                                             beams, request.sample ? " with --sample" : "; see --beams"));
   }
   if (request.explain) {
+    if (request.json || request.report.wanted()) {
+      request.fingerprint = model_fingerprint(folder, storage_of(request.weights, request.precision));
+    }
     explain(request, translator);
     return request.report.write(request.texts.size() == 1 ? "Translated: " + request.texts.front() : "Translations",
                                 command.line());
   }
   const auto answer = request.ids ? translate_ids : translate_lines;
-  if (!request.texts.empty()) return answer(request, translator, request.texts, 1);
+  if (!request.texts.empty()) {
+    answer(request, translator, request.texts, 1);
+    return note_origin(request);
+  }
   std::ios::sync_with_stdio(false);
   InputLines input(request.lines);
   for (std::vector<std::string> lines; input.next(lines);) {
@@ -203,6 +235,7 @@ void translate(const Command& command, TranslateRequest request) {
     answer(request, translator, lines, input.count() - std::ssize(lines) + 1);
     std::cout.flush();
   }
+  note_origin(request);
 }
 
 }  // namespace
@@ -218,21 +251,25 @@ void add_translate(Command& program) {
                {"--model", file(request->model, "FOLDER"),
                 "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json (default: "
                 "English to Spanish, the model that comes with qkv)"},
-               {"--beams,--beam", whole(request->options.beams, 1, kMaxBeams), "Beams of the search; 1: greedy search"},
+               {"--beams,--beam", whole(request->options.beams, 1, kMaxBeams),
+                "Beams of the search; 1: greedy search (default: generation_config.json)"},
                {"--nbest", whole(request->nbest, 1, kMaxBeams),
                 "Print the N best translations of each line, as text: line number, tab, score, tab, translation"},
                {"--no-split", flag(request->whole), "Truncate long texts instead of splitting them into sentences"}});
   command.add(line_options(request->lines));
   command.add(
-      {{"--max-length", whole(request->options.max_length, 1, 1 << 20), "Maximum number of new tokens"},
-       {"--length-penalty", finite(request->options.length_penalty, "X"), "Divide scores by the length to this power"},
+      {{"--max-length", whole(request->options.max_length, 1, 1 << 20),
+        "Maximum number of new tokens (default: generation_config.json)"},
+       {"--length-penalty", finite(request->options.length_penalty, "X"),
+        "Divide scores by the length to this power (default: generation_config.json)"},
        {"--sample", flag(request->sample), "Sample tokens instead of searching with beams"},
-       {"--seed", seed(sampling.seed), "Seed of sampling", needs("--sample")},
-       {"--temperature", positive(sampling.temperature, "X"), "Divides the logits before sampling", needs("--sample")},
+       {"--seed", seed(sampling.seed), "Seed of sampling (default: 0)", needs("--sample")},
+       {"--temperature", positive(sampling.temperature, "X"), "Divides the logits before sampling (default: 1)",
+        needs("--sample")},
        {"--top-k", whole(sampling.top_k, 0, std::numeric_limits<std::int32_t>::max()),
-        "Sample from the k most probable tokens; 0: all", needs("--sample")},
+        "Sample from the k most probable tokens; 0: all (default: 0)", needs("--sample")},
        {"--top-p", positive(sampling.top_p, "P", 1),
-        "Sample from the most probable tokens that together have this probability", needs("--sample")},
+        "Sample from the most probable tokens that together have this probability (default: 1)", needs("--sample")},
        {"--ids", flag(request->ids), "Token ids in and out instead of text; no special tokens are added"},
        {"--explain", flag(request->explain),
         "Show the word alignment instead of the translation; with --json one object per sentence",

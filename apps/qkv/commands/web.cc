@@ -62,7 +62,7 @@ void add_web(Command& program) {
   command.add_examples({{"The worked example, to change", "qkv web --out page.html"},
                         {"A translator, too", "qkv web --model models/en-es --out page.html"}});
   const auto options = std::make_shared<WebOptions>();
-  command.add({{"--out", file(options->out), "output: the page", required()},
+  command.add({{"--out", output_file(options->out, {".html", ".htm"}), "output: the page", required()},
                {"--model", file(options->model, "FOLDER"),
                 "model for texts on the page, as in explain --text (default: the worked example only)"}});
   command.on_run([&command, options] { run(command, *options); });

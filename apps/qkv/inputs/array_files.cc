@@ -2,9 +2,13 @@
 #include "inputs/array_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "inputs/options.h"
 #include "io/files/files.h"
+#include "notes.h"
 #include "qkv/files.h"
 #include "signals.h"
 
@@ -27,12 +31,14 @@ void InputArray::read_as(Dtype dtype) {
 
 namespace {
 
+constexpr const char* kStandardOutput = "-";  // as the name of a file
+
 template <class Array>
 Array& add(Command& command, std::deque<Array>& list, const std::string& option, const std::string& help,
-           const Rules& rules) {
+           const Rules& rules, const Check& check) {
   Array& array = list.emplace_back();
   array.name = option;
-  const Value files{.target = &array.paths, .type = "FILE", .check = check_file_name, .count = 1, .takes_words = false};
+  const Value files{.target = &array.paths, .type = "FILE", .check = check, .count = 1, .takes_words = false};
   command.add({{option, files, help, rules}});
   return array;
 }
@@ -47,7 +53,7 @@ void add_names(const std::deque<Array>& list, std::vector<NamedFile>& files) {
 }  // namespace
 
 InputArray& ArrayFiles::input(const std::string& option, const std::string& help, const Rules& rules) {
-  return add(command_, inputs_, option, help, rules);
+  return add(command_, inputs_, option, help, rules, check_file_name);
 }
 
 InputArray& ArrayFiles::numbers(const std::string& option, const std::string& help, const Rules& rules) {
@@ -65,7 +71,14 @@ InputArray& ArrayFiles::numbers(const std::string& option, const std::string& he
 }
 
 ArrayOption& ArrayFiles::output(const std::string& option, const std::string& help, const Rules& rules) {
-  return add(command_, outputs_, option, help, rules);
+  const auto check = [](const std::string& text) {
+    if (text == kStandardOutput) return std::string();
+    const std::string file = io::parse_array_path(text).file;
+    const auto ends_in = [&](std::string_view ending) { return io::has_ending(file, ending); };
+    if (std::ranges::any_of(io::kArrayEndings, ends_in)) return check_file_name(text);
+    return fmt::format("\"{}\" must end in {}, or be -, standard output", text, fmt::join(io::kArrayEndings, ", "));
+  };
+  return add(command_, outputs_, option, help, rules, check);
 }
 
 void ArrayFiles::check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const {
@@ -83,13 +96,27 @@ std::vector<NamedFile> ArrayFiles::names() const {
 
 MutableTensorView ArrayFiles::allocate(const std::string& path, const Dims& shape, Dtype dtype) {
   if (path.empty()) return {};
+  io::check_array_file(path, shape);
   return results_.emplace_back(path, Tensor::uninitialized(shape, dtype)).second;
 }
 
+bool ArrayFiles::writes_standard_output() const {
+  return std::ranges::any_of(
+      outputs_, [](const ArrayOption& output) { return std::ranges::count(output.paths, kStandardOutput) > 0; });
+}
+
 void ArrayFiles::write() const {
-  std::vector<io::NpyFile> files;
-  for (const auto& [path, array] : results_) files.push_back({path, array});
-  io::write_npy_files(files);
+  std::vector<io::ArrayFile> files;
+  for (const auto& [path, array] : results_) {
+    if (path == kStandardOutput) continue;
+    const io::ArrayPath parsed = io::parse_array_path(path);
+    files.push_back({parsed.file, array, parsed.tensor.value_or("array")});
+  }
+  io::write_array_files(files);
+  for (const io::ArrayFile& written : files) note_written(written.path);
+  for (const auto& [path, array] : results_) {
+    if (path == kStandardOutput) write_output(io::json_of_array(array));
+  }
 }
 
 }  // namespace qkv::app

@@ -55,6 +55,9 @@ class ArrayFiles {
     return output.given() ? allocate(output.paths.front(), shape, dtype) : MutableTensorView();
   }
 
+  // Whether one of the outputs is named -.
+  bool writes_standard_output() const;
+
   // All that there was room for, or nothing.
   void write() const;
 

@@ -72,10 +72,11 @@ std::vector<Option> kept_head_options(KeptHeads& kept, const char* form, const R
 }
 
 HeadSurvey reported_survey(const Explainable& input, const SurveyOptions& options, const KeptHeads& kept,
-                           ReportFile& report) {
+                           ReportFile& report, const std::string& fingerprint) {
   SurveyOptions all = options;
   if (report.wanted() || kept.given()) all.maps = kept.of(input.attentions());
   HeadSurvey survey = survey_heads(input, all);
+  survey.fingerprint = fingerprint;
   if (report.wanted()) report.report.add(survey);
   if (kept.given()) return survey;
   for (HeadSurvey::Entry& entry : survey.heads) {

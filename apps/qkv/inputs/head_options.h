@@ -39,7 +39,7 @@ std::vector<Option> kept_head_options(KeptHeads& kept, const char* form, const R
 // Of a model's heads. The report, if one is wanted, has it then, with maps of long inputs; what it holds for that alone
 // is left out of what is returned, unless heads are kept.
 HeadSurvey reported_survey(const Explainable& input, const SurveyOptions& options, const KeptHeads& kept,
-                           ReportFile& report);
+                           ReportFile& report, const std::string& fingerprint);
 
 // --without-head and --without-key: what a model's run does without.
 struct LeftOutOptions {

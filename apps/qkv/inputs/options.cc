@@ -17,6 +17,7 @@
 #include "qkv/files.h"
 #include "qkv/layers/weights.h"
 #include "qkv/threads.h"
+#include "simd/dispatch.h"
 
 namespace qkv::app {
 namespace {
@@ -52,14 +53,13 @@ void check_output(const std::vector<NamedFile>& inputs, const NamedFile& output)
                        fmt::format("{} is also the file of {}; it must be another file", output.path, other.option));
     }
   }
-  check_writable(output.path);
+  check_writable(io::parse_array_path(output.path).file);
 }
 
 void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs) {
   std::vector<NamedFile> taken = inputs;
   for (const NamedFile& file : outputs) {
     if (!file.given()) continue;
-    if (!io::has_ending(file.path, ".npy")) throw UsageError(file.option, file.path + " must end in .npy");
     check_output(taken, file);
     taken.push_back(file);
   }
@@ -283,6 +283,12 @@ ScoreParameters read_score_parameters(const ScoreOptions& options, Dtype accumul
 }
 
 Dtype accumulation_of(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
+
+Dtype multiplied_in(Precision precision, Dtype dtype) {
+  ensure_target();
+  const bool in_bf16 = precision == Precision::reduced_pairs || (precision == Precision::reduced && uses_amx());
+  return in_bf16 ? Dtype::bf16 : accumulation_of(dtype);
+}
 
 Tensor read_parameter(const std::string& option, const std::string& path, Dtype dtype) {
   Tensor array = read_array(path);

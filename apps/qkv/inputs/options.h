@@ -91,6 +91,9 @@ ScoreParameters read_score_parameters(const ScoreOptions& options, Dtype accumul
 
 // The type that attention accumulates in: f64 for f64, else f32.
 Dtype accumulation_of(Dtype dtype);
+// The type of the factors that the selected target multiplies with this precision: bf16 where it has instructions for
+// them, else the type that it accumulates in.
+Dtype multiplied_in(Precision precision, Dtype dtype);
 
 // The array in `path`, which `option` named, as `dtype` (f32 or f64). Other types are refused where the conversion
 // could round; numbers in text (.csv, .json) have no type of their own and take the one asked for.

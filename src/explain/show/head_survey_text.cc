@@ -153,13 +153,28 @@ Section written_section(const Alignment& alignment, const TextStyle& style) {
   return {0, "What else it might have written, and what each layer would have", {about, table}};
 }
 
+constexpr double kProbable = 0.5;  // below it something else is as probable
+
+// The words of the target, with a mark behind those that are not probable: a product over their tokens.
+std::vector<std::string> marked_words(const Alignment& alignment) {
+  std::vector<double> probabilities(alignment.target.words.size(), 1.0);
+  for (std::size_t i = 0; i < alignment.written.size(); ++i) {
+    const std::int64_t word = alignment.target.word_of[i];
+    if (word >= 0) probabilities[static_cast<std::size_t>(word)] *= alignment.written[i].probability;
+  }
+  std::vector<std::string> words = alignment.target.words;
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] += probabilities[i] < kProbable ? " (?)" : "";
+  return words;
+}
+
 Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   const auto& alignment = survey.attentions.alignment;
   require(alignment.has_value(), "words are aligned where a text was written from another alone");
   const std::vector<std::string>& source_words = alignment->source.words;
-  const TokenNames sources(source_words), targets(alignment->target.words);
-  Block about, table;
   const bool continues = alignment->is_continuation;
+  const std::vector<std::string> target_words = continues ? alignment->target.words : marked_words(*alignment);
+  const TokenNames sources(source_words), targets(target_words);
+  Block about, table;
   about.lines = {plain(
       continues
           ? "Each token written, and the tokens that it needs: by how much its log-probability falls when one "
@@ -172,6 +187,9 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   }
   if (!needs_all)
     about.lines.push_back(plain("Where all shares of a word are 0, hiding a source word makes it no less probable."));
+  if (target_words != alignment->target.words) {
+    about.lines.push_back(plain("(?) marks words that the model found less probable than 0.5: they may be wrong."));
+  }
   for (Line& line : about_cut(alignment->cut)) about.lines.push_back(std::move(line));
   const bool few = survey.word_alignment.element_count() <= kMostBars;
   table.lines = few ? bars(survey, sources, targets)

@@ -7,7 +7,6 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -281,23 +280,17 @@ Tensor read_npy(const std::string& path) {
   return io::read_npy(source, path);
 }
 
-void io::write_npy_files(std::span<const NpyFile> files) {
-  for (const auto& [path, array] : files) {
-    if (array.dtype() == Dtype::bf16) throw FormatError(path + ": .npy has no type for bf16; convert to f32");
-  }
-  std::deque<AtomicFile> written;
-  for (const auto& [path, array] : files) {
-    const Tensor copy = array.is_row_major() ? Tensor() : Tensor::copy(array);
-    AtomicFile& file = written.emplace_back(path);
-    file.write(header_of(array));
-    file.write(bytes_of(array.is_row_major() ? array : copy.view()));
-    file.finish();
-  }
-  for (AtomicFile& file : written) file.commit();
+void io::write_npy(AtomicFile& file, const std::string& path, const TensorView& array) {
+  if (array.dtype() == Dtype::bf16) throw FormatError(path + ": .npy has no type for bf16; convert to f32");
+  const Tensor copy = array.is_row_major() ? Tensor() : Tensor::copy(array);
+  file.write(header_of(array));
+  file.write(bytes_of(array.is_row_major() ? array : copy.view()));
 }
 
 void write_npy(const std::string& path, const TensorView& array) {
-  io::write_npy_files(std::vector<io::NpyFile>{{path, array}});
+  io::AtomicFile file(path);
+  io::write_npy(file, path, array);
+  file.commit();
 }
 
 }  // namespace qkv

@@ -137,15 +137,20 @@ SafeTensors parse_safetensors(std::string_view bytes, const std::string& name) {
 
 void write_safetensors(const std::string& path, SafetensorsHeader content,
                        const std::function<TensorView(const std::string&)>& tensor) {
+  AtomicFile file(path);
+  write_safetensors(file, path, std::move(content), tensor);
+  file.commit();
+}
+
+void write_safetensors(AtomicFile& file, const std::string& path, SafetensorsHeader content,
+                       const std::function<TensorView(const std::string&)>& tensor) {
   check_limits(content, path);
   put_in_file_order(content.entries);
   const std::string header = header_of(content, path);
   const auto length = std::bit_cast<LengthBytes>(std::uint64_t{header.size()});
-  AtomicFile file(path);
   file.write({length.data(), length.size()});
   file.write(header);
   for (const SafetensorsEntry& entry : content.entries) file.write(bytes_of(tensor(entry.name)));
-  file.commit();
 }
 
 }  // namespace io

@@ -15,6 +15,8 @@
 
 namespace qkv::io {
 
+class AtomicFile;
+
 // Below the reference implementation's 100,000,000: what is refused costs little memory.
 inline constexpr std::uint64_t kLongestSafetensorsHeader = 16'000'000;
 inline constexpr std::size_t kMostTensors = 100'000;  // and as many entries of metadata
@@ -47,7 +49,9 @@ std::map<std::string, Tensor> read_safetensors_elements(ByteSource& source, cons
                                                         const std::string& name);
 
 // Writes a file of these tensors, each asked for by its name when its turn comes; a view must last until the next one
-// is asked for. Errors as of write_safetensors() in qkv/files.h.
+// is asked for. Errors as of write_safetensors() in qkv/files.h; `path` stands for the file in messages.
+void write_safetensors(AtomicFile& file, const std::string& path, SafetensorsHeader content,
+                       const std::function<TensorView(const std::string&)>& tensor);
 void write_safetensors(const std::string& path, SafetensorsHeader content,
                        const std::function<TensorView(const std::string&)>& tensor);
 

@@ -20,13 +20,26 @@ Tensor parse_npy(std::string_view bytes, const std::string& name);
 SafeTensors parse_safetensors(std::string_view bytes, const std::string& name);
 Tensor parse_csv(std::string_view text, const std::string& name);
 
-struct NpyFile {
+class AtomicFile;
+void write_npy(AtomicFile& file, const std::string& path, const TensorView& array);
+
+// FILE.npy, .csv, .json, or .safetensors, which holds the array under `name`.
+struct ArrayFile {
   std::string path;
   TensorView array;
+  std::string name{};
 };
+inline constexpr std::string_view kArrayEndings[] = {".npy", ".csv", ".json", ".safetensors"};
 
-// All of them or none: each is whole on disk before the first takes the place of an older one. Errors as write_npy's.
-void write_npy_files(std::span<const NpyFile> files);
+// All of them or none: each is whole on disk before the first takes the place of an older one. Errors as write_npy's,
+// and FormatError for another ending, and for what check_array_file() refuses.
+void write_array_files(std::span<const ArrayFile> files);
+
+// FormatError if the file cannot hold an array of this shape: .csv is for one matrix.
+void check_array_file(const std::string& path, const Dims& shape);
+
+// Nested lists, a line for each of the last dimension; "inf", "-inf" and "nan" as read_json_matrix() reads them.
+std::string json_of_array(const TensorView& array);
 
 // FILE.safetensors:TENSOR, or a file of one array, which has no name for it.
 struct ArrayPath {
