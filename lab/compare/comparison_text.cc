@@ -17,14 +17,19 @@ namespace {
 
 constexpr std::size_t kWidth = 80;  // of a terminal
 
-// Rows of words in aligned columns; those that the width does not hold stand below, behind the first one again.
+// Rows of words in aligned columns; those that the width does not hold stand below, behind the names of the
+// rows again.
 class TextTable {
  public:
+  // The first `names` columns say what a row is about.
+  explicit TextTable(std::size_t names = 1) : names_(names) {}
+
   // The first row names the columns; the first column is aligned left, all others right.
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   std::string text() const;
 
  private:
+  std::size_t names_;
   std::vector<std::vector<std::string>> rows_;
 };
 
@@ -41,17 +46,22 @@ std::string TextTable::text() const {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
   }
   std::string text;
-  for (std::size_t first = 1, end = 1; first < widths.size(); first = end) {
-    for (std::size_t room = 2 + widths[0]; end < widths.size(); ++end) {
+  const auto cell = [&](const std::vector<std::string>& row, std::size_t i) {
+    const std::string blanks(widths[i] - width_of(row[i]), ' ');
+    return "  " + (i == 0 ? row[i] + blanks : blanks + row[i]);
+  };
+  std::size_t before = 0;  // columns that the names take
+  for (std::size_t i = 0; i < names_; ++i) before += 2 + widths[i];
+  for (std::size_t first = names_, end = first; first < widths.size(); first = end) {
+    for (std::size_t room = before; end < widths.size(); ++end) {
       room += 2 + widths[end];
       if (end > first && room > kWidth) break;
     }
-    if (first > 1) text += "\n";
+    if (first > names_) text += "\n";
     for (const std::vector<std::string>& row : rows_) {
-      std::string line = "  " + row[0] + std::string(widths[0] - width_of(row[0]), ' ');
-      for (std::size_t i = first; i < std::min(end, row.size()); ++i) {
-        line += "  " + std::string(widths[i] - width_of(row[i]), ' ') + row[i];
-      }
+      std::string line;
+      for (std::size_t i = 0; i < names_; ++i) line += cell(row, i);
+      for (std::size_t i = first; i < std::min(end, row.size()); ++i) line += cell(row, i);
       line.erase(line.find_last_not_of(' ') + 1);
       text += line + "\n";
     }
@@ -138,7 +148,7 @@ std::string gradient_line(const ComparedGradient& gradient) {
 }
 
 std::string gradients_text(const std::vector<ComparedGradient>& gradients) {
-  TextTable table;
+  TextTable table(2);
   std::vector<std::string> names{"model", "training"};
   for (const ComparedPoint& point : gradients[0].norm) names.push_back(fmt::format("{}", point.at));
   names.push_back("last / first");
@@ -155,7 +165,7 @@ std::string gradients_text(const std::vector<ComparedGradient>& gradients) {
 }
 
 std::string clipping_text(const std::vector<ComparedClipping>& clipping) {
-  TextTable table;
+  TextTable table(2);
   table.add({"model", "gradients", "median norm", "largest norm", "right answers"});
   for (const ComparedClipping& one : clipping) {
     table.add({one.model, one.clip > 0 ? fmt::format("clipped at {:g}", one.clip) : "not clipped",
@@ -167,7 +177,7 @@ std::string clipping_text(const std::vector<ComparedClipping>& clipping) {
 }
 
 std::string structure_text(const std::vector<ComparedStructure>& structure) {
-  TextTable table;
+  TextTable table(2);
   const ComparedStructure& first = structure[0];
   const std::int64_t length = first.sequential_steps.lengths.back();
   table.add({"model", "work", "steps", "path", "reach", "measured",
@@ -194,7 +204,7 @@ std::string structure_text(const std::vector<ComparedStructure>& structure) {
 }
 
 std::string cost_text(const std::vector<ComparedCost>& costs) {
-  TextTable table;
+  TextTable table(4);
   const std::vector<std::int64_t>& lengths = costs[0].seconds.lengths;
   const auto with_length = [&](const char* what, std::int64_t length) { return fmt::format("{} at {}", what, length); };
   table.add({"model", "work", "phase", "threads", with_length("us", lengths.front()), with_length("us", lengths.back()),
