@@ -17,8 +17,7 @@ std::string OptionHelp::about() const {
   if (required) rules += " Required.";
   if (!needs.empty()) rules += fmt::format(" Needs {}.", fmt::join(needs, ", "));
   if (!excludes.empty()) rules += fmt::format(" Not with {}.", fmt::join(excludes, ", "));
-  const bool ends = text.ends_with('.') || text.ends_with(')');
-  return text + (ends || rules.empty() ? "" : ".") + rules;
+  return text + (text.ends_with('.') || rules.empty() ? "" : ".") + rules;
 }
 
 bool CommandHelp::has(std::string_view option) const {
@@ -36,14 +35,13 @@ struct GroupNames {
 
 constexpr std::string_view kInput = "Input", kOutput = "Output";
 
-// What no group names is input.
+// What no group names is input. With a type a name stands for an option of this type alone.
 const std::vector<GroupNames>& group_names() {
   static const std::vector<GroupNames> all = {
       {kInput, {}},
-      {"Model", {"--model",     "--weights", "--precision",    "--tokenizer",   "--layer",   "--head",
-                 "--attention", "--token",   "--without-head", "--without-key", "--config",  "--from",
-                 "--w-embed",   "--w-query", "--w-key",        "--w-value",     "--b-query", "--b-key",
-                 "--b-value",   "--w-out",   "--b-out",        "--heads",       "--init"}},
+      {"Model", {"--model",        "--weights",     "--tokenizer", "--layer",   "--head",    "--attention", "--token",
+                 "--without-head", "--without-key", "--config",    "--from",    "--w-embed", "--w-query",   "--w-key",
+                 "--w-value",      "--b-query",     "--b-key",     "--b-value", "--w-out",   "--b-out",     "--init"}},
       {"Mask, bias and score",
        {"--causal",     "--align",         "--mask",        "--window",          "--dilated",
         "--chunks",     "--prefix",        "--lengths",     "--documents",       "--documents-key",
@@ -55,19 +53,42 @@ const std::vector<GroupNames>& group_names() {
        {"--beams", "--length-penalty", "--max-length", "--max-new-tokens", "--sample", "--temperature", "--top-k",
         "--top-p", "--min-p", "--greedy", "--repetition-penalty", "--stop"}},
       {kOutput,
-       {"--out", "--json", "--html", "--compare", "--svg", "--step", "--full", "--heat", "--width", "--keep",
-        "--keep-rows", "--top", "--blocks", "--rows", "--nbest", "--explain", "--outputs", "--quiet"}},
+       {"--out",
+        "--json",
+        "--html",
+        "--compare",
+        "--svg",
+        "--step",
+        "--full",
+        "--heat",
+        "--width",
+        "--keep",
+        "--keep-rows",
+        "--top",
+        "--blocks",
+        "--rows",
+        "--nbest",
+        "--explain",
+        "--score FILE",
+        "--heads LAYER.HEAD",
+        "--outputs",
+        "--quiet",
+        "--second-grad-key",
+        "--second-grad-value",
+        "--second-grad-out"}},
       {"Advanced",
-       {"--threads", "--memory-limit", "--verify", "--dtype", "--dropout", "--seed", "--exact-text",
+       {"--precision", "--threads", "--memory-limit", "--verify", "--dtype", "--dropout", "--seed", "--exact-text",
         "--replace-invalid", "--offsets-query", "--offsets-key", "--block-table", "--chunk", "--help", "--version"}}};
   return all;
 }
 
 std::string_view group_of(const OptionHelp& option) {
   if (option.text.starts_with("output: ")) return kOutput;
-  for (const auto& [title, names] : group_names()) {
-    for (const std::string& name : option.names) {
-      if (std::ranges::count(names, name) > 0) return title;
+  for (const std::string& type : {" " + option.type, std::string()}) {
+    for (const auto& [title, names] : group_names()) {
+      for (const std::string& name : option.names) {
+        if (std::ranges::count(names, name + type) > 0) return title;
+      }
     }
   }
   return kInput;
