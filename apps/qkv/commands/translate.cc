@@ -180,8 +180,10 @@ void explain(TranslateRequest& request, const Translator& translator) {
     options.stream = {i, 0};
     const std::string& text = request.texts[i];
     for (const std::string& sentence : options.split ? translator.sentences(text) : std::vector{text}) {
+      auto line = std::make_unique<WorkingLine>("explaining");
       const HeadSurvey survey = reported_survey(translated(request, translator, sentence, options), {}, request.keep,
                                                 request.report, request.fingerprint);
+      line.reset();
       ++options.stream.part;
       if (request.json) {
         std::cout << to_json(survey) << '\n';
