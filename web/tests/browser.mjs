@@ -36,6 +36,7 @@ function filled(data, title, tables) {
   return page_text.replace(/<!--qkv:\w+-->/g, (mark) => parts[mark]);
 }
 
+const kBlank = "about:blank";
 const kPatience = 180_000; // milliseconds, on a machine that is busy with other things
 let browser;
 after(async () => {
@@ -55,47 +56,71 @@ export function open(report, { tables = "<table><tr><td>1</td></tr></table>", ..
 
 export const new_file = () => join(folder, `${++count}.html`);
 
-export async function open_file(
-  file,
-  { hash = "", scheme = "light", width = 1280, height = 800, without = "", ...options } = {},
-) {
+// Pages that no test has open, by what their contexts are: a new one takes a new process.
+const free = new Map();
+
+async function new_page({ without, ...options }) {
   browser ??= await chromium.launch({
     executablePath,
     timeout: kPatience,
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"],
   });
-  const context = await browser.newContext({
-    viewport: { width, height },
-    colorScheme: scheme,
-    reducedMotion: "reduce",
-    ...options,
-  });
+  const context = await browser.newContext(options);
   context.setDefaultTimeout(kPatience);
   if (without !== "") await context.addInitScript((name) => delete globalThis[name], without);
   const page = await context.newPage();
-  const complaints = [];
-  page.on("console", (message) => complaints.push(`console: ${message.text()}`));
-  page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
+  const made = { page, href: "", complaints: [], spent: false };
+  page.on("console", (message) => made.complaints.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => made.complaints.push(`error: ${error.message}`));
   page.on("request", (request) => {
-    if (!/^(data|blob):/.test(request.url()) && request.url().split("#")[0] !== pathToFileURL(file).href)
-      complaints.push(`request: ${request.url()}`);
+    if (!/^(data|blob):/.test(request.url()) && ![made.href, kBlank].includes(request.url().split("#")[0]))
+      made.complaints.push(`request: ${request.url()}`);
   });
   page.on("dialog", (dialog) => {
-    complaints.push(`dialog: ${dialog.message()}`);
+    made.complaints.push(`dialog: ${dialog.message()}`);
     dialog.dismiss();
   });
-  await page.goto(pathToFileURL(file).href + hash);
+  page.on("download", () => (made.spent = true)); // chromium holds further ones back
+  return made;
+}
+
+export async function open_file(
+  file,
+  { hash = "", scheme = "light", width = 1280, height = 800, without = "", reducedMotion = "reduce", ...options } = {},
+) {
+  const asked = { without, ...options };
+  const key = JSON.stringify(asked);
+  if (!free.has(key)) free.set(key, []);
+  const made = free.get(key).pop() ?? (await new_page(asked));
+  const { page } = made;
+  made.href = pathToFileURL(file).href;
+  made.complaints = [];
+  await page.emulateMedia({ media: null, colorScheme: scheme, reducedMotion, forcedColors: "none" });
+  await page.setViewportSize({ width, height });
+  await page.goto(made.href + hash);
   return {
     page,
     async close() {
-      await context.close();
-      assert.deepEqual(complaints, []);
+      if (made.spent) await page.context().close();
+      else {
+        await page.goto(kBlank);
+        free.get(key).push(made);
+      }
+      assert.deepEqual(made.complaints, []);
     },
   };
 }
 
 // As the page has it: what the browser tells from outside comes later.
 export const hash_of = (page) => page.evaluate(() => location.hash);
+
+// Changes parts of the address and keeps the others.
+export const go_to = (page, parts) =>
+  page.evaluate((given) => {
+    const address = new URLSearchParams(location.hash.slice(1));
+    for (const [name, value] of Object.entries(given)) address.set(name, value);
+    location.hash = address;
+  }, parts);
 
 // What has the focus: its element, role and name.
 export const focused = (page) =>
