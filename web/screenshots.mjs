@@ -16,7 +16,11 @@ const learn = async (page) => {
 };
 
 const kPictures = [
+  ["start", "model", ""],
+  ["start_390", "model", "", null, 390],
   ["steps", "example", "#step=8&cell=output:0.1"],
+  ["steps_390", "example", "#step=5&cell=weights:0.1", null, 390],
+  ["softmax", "example", "#step=5&cell=weights:0.1"],
   ["model", "model", "#of=1&view=model"],
   ["training", "example", "#view=training", learn],
   ["translation", "model", "#of=1&token=1"],
@@ -37,8 +41,8 @@ try {
   run("attend", ...inputs, "--out", join(folder, "out.npy"), "--html", pages.maps);
   const executablePath = "/usr/bin/chromium";
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
-  for (const [name, page_name, hash, act] of kPictures) {
-    const page = await browser.newPage({ viewport: { width: 1100, height: 760 }, reducedMotion: "reduce" });
+  for (const [name, page_name, hash, act, width = 1280] of kPictures) {
+    const page = await browser.newPage({ viewport: { width, height: 800 }, reducedMotion: "reduce" });
     await page.goto(`file://${pages[page_name]}${hash}`);
     if (act) await act(page);
     await page.evaluate(() => scrollTo(0, 0));

@@ -1,6 +1,6 @@
 // What the reader looks at, as the fragment of the page's address: #view=heads&head=1.0&token=3.
 
-export const kViews = ["steps", "heads", "model", "head", "translation", "token", "picture", "maps", "training", "lesson"] as const;
+export const kViews = ["steps", "heads", "model", "head", "translation", "token", "picture", "maps", "training", "lesson", "start"] as const;
 export type View = (typeof kViews)[number];
 export const kShows = ["map", "lines", "row"] as const;
 export type Show = (typeof kShows)[number];
@@ -27,6 +27,9 @@ export interface Address {
   at: string; // of a large map what is seen: "ZOOM,X,Y"
   chapter: number; // of the lesson; 0: all
   run: RunShown; // of two
+  said: string; // the reader's sentence; "": that of the page
+  made: string; // what the reader changed of its steps (live/changes.ts)
+  out: string; // heads and keys that the model does without, as JSON
   beside: number; // of several runs beside this one the one of this number, from 0; -1: the last
 }
 
@@ -49,6 +52,9 @@ export const kStart: Address = {
   at: "",
   chapter: 0,
   run: "this",
+  said: "",
+  made: "",
+  out: "",
   beside: -1,
 };
 
@@ -82,6 +88,9 @@ export function parse_address(fragment: string): Address {
     at: /^[\d.]+,[\d.]+,[\d.]+$/.test(text("at")) ? text("at") : "",
     chapter: whole(text("chapter"), 0),
     run: one_of(text("run"), kRuns, "this"),
+    said: text("said"),
+    made: text("made"),
+    out: text("out"),
     beside: whole(text("beside"), -1),
   };
 }

@@ -1,5 +1,5 @@
 // What an explanation holds: docs/explain_json.md says what each member is.
-import type { Nested } from "./check";
+import type { Nested } from "./read/check";
 
 export const kRoles = ["input", "query", "key", "value", "score", "weight", "output", "none"] as const;
 export type Role = (typeof kRoles)[number];

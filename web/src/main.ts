@@ -1,9 +1,9 @@
 // Reads the data of the page, draws the view that its address names, and follows the address.
 import { html, render } from "lit-html";
 import { type Address, format_address, parse_address } from "./address";
-import { Fault } from "./check";
+import { Fault } from "./read/check";
 import { read_colors } from "./colors";
-import { read_report } from "./data";
+import { read_report } from "./read/data";
 import type { Report } from "./explanation";
 import { dropped_files } from "./live/files";
 import { live_of } from "./live/live";
@@ -28,6 +28,7 @@ const has_address = location.protocol !== "about:";
 
 function start(report: Report): void {
   let address = parse_address(location.hash || report.start);
+  const begins = location.hash === "" && report.start === "";
   const scheme = new URLSearchParams(report.start).get("scheme"); // whatever that of the screen is
   if (scheme) document.documentElement.dataset.scheme = scheme;
   let colors = read_colors();
@@ -41,9 +42,11 @@ function start(report: Report): void {
   const go = (patch: Partial<Address>): void => {
     address = { ...address, ...patch };
     if (has_address) history.replaceState(null, "", format_address(address));
+    live?.follow(address);
     draw();
   };
-  const live = live_of(report, draw, (of) => go({ of, view: "", cell: "", token: -1, also: "", key: -1 }));
+  const live = live_of(report, draw, go);
+  if (live && begins) address.view = "start";
   // On paper the colours are the light ones, whatever the screen has.
   const print_all = (all: boolean) => () => {
     printing = all;
@@ -56,6 +59,7 @@ function start(report: Report): void {
   };
   const follow = (fragment: string): void => {
     address = parse_address(fragment);
+    live?.follow(address);
     draw();
   };
   addEventListener("hashchange", () => follow(location.hash));
@@ -80,6 +84,7 @@ function start(report: Report): void {
     });
   }
   narrow.addEventListener("change", draw);
+  live?.follow(address);
   draw();
 }
 

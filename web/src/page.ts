@@ -5,18 +5,19 @@ import { format_address } from "./address";
 import { cost_panel, cost_tables } from "./cost";
 import type { Explanation, Report } from "./explanation";
 import { counted } from "./numbers";
-import { head_view } from "./head";
-import { heads_view } from "./heads";
+import { head_view } from "./heads/head";
+import { heads_view } from "./heads/heads";
 import { lesson_view } from "./lesson";
 import { training_view } from "./live/training_view";
-import { short } from "./map";
-import { maps_view } from "./maps";
-import { model_view } from "./model";
+import { short } from "./heads/map";
+import { maps_view } from "./maps/maps";
+import { model_view } from "./heads/model";
 import { picture_view } from "./picture";
 import { others_of, runs_bar } from "./runs/runs";
 import { save_csv, save_png, save_svg } from "./save";
 import type { Screen, Shown } from "./screen";
-import { steps_view } from "./steps";
+import { start_view } from "./start";
+import { steps_view } from "./steps/steps";
 import { token_view } from "./token";
 import { translation_view } from "./translation";
 
@@ -29,13 +30,68 @@ const kTitles: Record<View, string> = {
   token: "Token",
   picture: "Picture",
   maps: "Map",
-  training: "Training",
+  training: "Train",
   lesson: "Lesson",
+  start: "Start",
 };
+const kOfPage: readonly View[] = ["start", "training", "lesson"]; // whatever is explained
 
 export function views_of(explanation: Explanation): View[] {
-  if (explanation.kind !== "heads") return [explanation.kind, "lesson"];
-  return explanation.translation ? ["translation", "heads", "model", "lesson"] : ["heads", "model", "lesson"];
+  if (explanation.kind !== "heads") return [explanation.kind];
+  return explanation.translation ? ["translation", "heads", "model"] : ["heads", "model"];
+}
+
+// The tab of an explanation.
+function tab_of(explanation: Explanation): string {
+  if (explanation.kind !== "heads" || !explanation.translation) return kTitles[explanation.kind];
+  return explanation.translation.continues ? "Write" : "Translate";
+}
+
+const kNothingChosen: Partial<Address> = { view: "", cell: "", token: -1, also: "", key: -1, head: "", attention: "" };
+
+// Of the page, and one for each kind of explanation that it holds.
+function tabs(report: Report, explanation: Explanation, view: View, screen: Screen): TemplateResult {
+  const { explanations } = report;
+  const kinds = new Map(explanations.map((one) => [tab_of(one), one] as const).reverse());
+  const tab = (name: string, patch: Partial<Address>, now: boolean): TemplateResult =>
+    html`<a href=${format_address({ ...screen.address, ...patch })} aria-current=${now ? "page" : "false"}>${name}</a>`;
+  const of_page = (one: View): TemplateResult => tab(kTitles[one], { view: one }, view === one);
+  const own = tab_of(explanation);
+  const first = [...kinds].reverse().map(([name, one]) =>
+    name === own && !kOfPage.includes(view)
+      ? tab(name, {}, true)
+      : tab(name, { ...kNothingChosen, of: explanations.indexOf(one), view: views_of(one)[0] as View }, false),
+  );
+  return html`<nav aria-label="Views">
+    ${screen.live ? of_page("start") : nothing} ${first} ${screen.live ? of_page("training") : nothing} ${of_page("lesson")}
+  </nav>`;
+}
+
+// Several explanations of one kind, and the views of one.
+function choices(report: Report, explanation: Explanation, view: View, screen: Screen): TemplateResult | typeof nothing {
+  const alike = report.explanations.filter((one) => tab_of(one) === tab_of(explanation));
+  const views = views_of(explanation);
+  if (alike.length === 1 && views.length === 1) return nothing;
+  const { explanations } = report;
+  return html`<nav class="choices-of-view" aria-label="Of this text">
+    ${alike.length > 1
+      ? html`<label
+          >Shown
+          <select @change=${(event: Event) => screen.go({ ...kNothingChosen, of: Number((event.target as HTMLSelectElement).value) })}>
+            ${alike.map(
+              (one) =>
+                html`<option value=${explanations.indexOf(one)} ?selected=${one === explanation}>${explanations.indexOf(one) + 1}: ${short(name_of(one), 40)}</option>`,
+            )}
+          </select></label
+        >`
+      : nothing}
+    ${views.length > 1
+      ? views.map(
+          (one) =>
+            html`<a href=${format_address({ ...screen.address, view: one })} aria-current=${one === view ? "page" : "false"}>${title_of(one, explanation)}</a>`,
+        )
+      : nothing}
+  </nav>`;
 }
 
 const title_of = (view: View, explanation: Explanation): string =>
@@ -114,21 +170,20 @@ export function page(report: Report, screen: Screen): TemplateResult {
   const { address } = screen;
   const explanation = report.explanations[address.of] ?? report.explanations[0];
   if (!explanation) return failed_page(report.title, report.faults[0] ?? "This report holds no explanation.");
-  const of = report.explanations.indexOf(explanation);
-  const views = views_of(explanation);
-  if (screen.live) views.push("training");
-  const view = views.includes(address.view as View) ? (address.view as View) : (views[0] as View);
+  const views = [...views_of(explanation), "lesson", ...(screen.live ? ["start", "training"] : [])];
+  const view = views.includes(address.view) ? (address.view as View) : (views[0] as View);
   const others = others_of(report, explanation, screen.live);
   const other = others[address.beside] ?? others.at(-1) ?? null;
   const seen = run_of(explanation, other, screen);
-  const is_of_run = view !== "training" && view !== "lesson";
+  const is_of_run = !kOfPage.includes(view);
   const shown =
-    view === "training" && screen.live
+    view === "start"
+      ? start_view(report, screen)
+      : view === "training" && screen.live
       ? training_view(screen.live.training, screen)
       : view === "lesson"
         ? lesson_view(report.explanations[0]?.kind === "steps", screen)
         : shown_of(view, seen.explanation, seen.screen);
-  const link = (patch: Partial<Address>): string => format_address({ ...address, ...patch });
   const bar = runs_bar(explanation, others, other, screen);
   return html` <a
       class="skip"
@@ -144,40 +199,12 @@ export function page(report: Report, screen: Screen): TemplateResult {
         <span class="mark">qkv</span>
         <h1><bdi>${report.title}</bdi></h1>
       </div>
-      ${view === "lesson" ? nothing : tools(shown, screen)}
+      ${view === "lesson" || view === "start" ? nothing : tools(shown, screen)}
     </header>
-    <nav aria-label="Views">
-      ${report.explanations.length > 1
-        ? html`<label
-            >Explanation
-            <select
-              @change=${(event: Event) =>
-                screen.go({
-                  of: Number((event.target as HTMLSelectElement).value),
-                  view: "",
-                  cell: "",
-                  token: -1,
-                  also: "",
-                  key: -1,
-                  head: "",
-                  attention: "",
-                })}
-            >
-              ${report.explanations.map(
-                (one, i) =>
-                  html`<option value=${i} ?selected=${i === of}>${i + 1}: ${short(name_of(one), 40)}</option>`,
-              )}
-            </select></label
-          >`
-        : nothing}
-      ${views.map(
-        (one) =>
-          html`<a href=${link({ view: one })} aria-current=${one === view ? "page" : "false"}>${title_of(one, explanation)}</a>`,
-      )}
-    </nav>
+    ${tabs(report, explanation, view, screen)} ${is_of_run ? choices(report, explanation, view, screen) : nothing}
     ${faults(report.faults)}
     <main id="content" tabindex="-1" class=${address.numbers ? "" : "veil"}>
-      ${report.explanations.length > 1 && view !== "training" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
+      ${report.explanations.length > 1 && is_of_run && explanation.kind !== "steps" ? html`<p class="about"><bdi>${name_of(explanation)}</bdi></p>` : nothing}
       ${explanation.cut > 0
         ? html`<p class="hint cut">
             The last ${counted(explanation.cut, "token")} of the text ${explanation.cut === 1 ? "was" : "were"} not read: the

@@ -3,7 +3,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { type Colors, css, mixed, type Rgb } from "./colors";
 import type { Picture } from "./explanation";
 import { pixel_image } from "./grid";
-import { moved } from "./matrices";
+import { moved } from "./steps/matrices";
 import { clamp, largest, number_text, signed_text } from "./numbers";
 import { command_with } from "./command";
 import { difference_of, largest_of, same_names } from "./runs/difference";
@@ -147,7 +147,7 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
       </div>
       ${other && theirs
         ? html`${cannot(["The two pictures have other patches: they cannot be subtracted."])}
-            <h3>The other run</h3>
+            <h3>Before</h3>
             <div class="large">${drawn(other, theirs, size, -1, screen.colors)}</div>`
         : nothing}
       ${layer.changes

@@ -3,7 +3,7 @@ import type { TemplateResult } from "lit-html";
 import type { Rgb } from "./colors";
 import { site_option } from "./command";
 import { type Measured, type Token, type TokenMeasure } from "./explanation";
-import { short, width_of } from "./map";
+import { short, width_of } from "./heads/map";
 import { largest, number_text, signed_text } from "./numbers";
 import type { Screen } from "./screen";
 import { picture, rect, text } from "./shapes";

@@ -2,17 +2,17 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { type Attention, type Candidate, type Heads, type Sequence, type Translation, type Written } from "./explanation";
 import { format_address } from "./address";
-import { framed, picture_of, sentence, show_choice } from "./large_head";
+import { framed, picture_of, sentence, show_choice } from "./heads/large_head";
 import { text_tools } from "./live/text_tools";
-import { type Drawn, map_picture } from "./map";
-import { most_of } from "./maps";
+import { type Drawn, map_picture } from "./heads/map";
+import { most_of } from "./maps/maps";
 import { change_text, clamp, number_text, share_text } from "./numbers";
 import { difference_of, largest_of, same_names } from "./runs/difference";
 import { pair_of } from "./runs/heads_pair";
 import { cannot, change_legend } from "./runs/runs";
 import { type Table, table_of } from "./save";
 import type { Screen, Shown } from "./screen";
-import { direction_of } from "./words";
+import { direction_of } from "./heads/words";
 
 // `other`: what was written there in the run beside this one.
 function candidates(written: Written, index: number, other: Written | null): TemplateResult {
@@ -38,7 +38,7 @@ function candidates(written: Written, index: number, other: Written | null): Tem
             <tr>
               <td></td>
               <th scope="col">this run</th>
-              <th scope="col">the other</th>
+              <th scope="col">before</th>
               <td></td>
             </tr>
           </thead>`
@@ -228,7 +228,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
               </div>
               ${sentence(words, "came", "from")}${framed(words, picture, "Alignment of words")}
               ${theirs
-                ? html`<h3>The other run</h3>
+                ? html`<h3>Before</h3>
                     ${framed(theirs, picture_of(theirs), "Alignment of words, of the other run")}`
                 : nothing}`
           : html`<p class="hint">

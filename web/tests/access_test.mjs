@@ -72,6 +72,7 @@ for (const [name, hash] of [...kViews, ["encoder", "#view=heads"]]) {
   test(`${name} ${hash}: accessible in light, dark and forced colours, at 360 and 320 pixels; its numbers hide`, async () => {
     const { page, close } = await open(report_for(name), { hash });
     assert.equal(await page.locator(".faults").count(), 0);
+    assert.doesNotMatch(await page.locator("main").innerText(), /\[object|undefined/);
     assert.deepEqual(await faults_of(page), []);
     for (const width of [360, 320]) {
       await page.setViewportSize({ width, height: 800 });

@@ -5,7 +5,7 @@ import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { open_file } from "./browser.mjs";
+import { go_to, open_file } from "./browser.mjs";
 import { program, root } from "./program.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "qkv-command-"));
@@ -101,10 +101,10 @@ test("the commands of a page that computes", async () => {
   await page.getByLabel("English to translate").fill("You're not here");
   await page.getByRole("button", { name: "Translate" }).click();
   for (const view of ["translation", "heads", "model"]) {
-    await page.evaluate((to) => void (location.hash = `#of=1&view=${to}&attention=encoder&head=1.2`), view);
+    await go_to(page, { view, attention: "encoder", head: "1.2" });
     await check("heads", `--model ${model}`, "not here");
   }
-  await page.evaluate(() => void (location.hash = "#of=1&view=heads&attention=encoder&head=1.2"));
+  await go_to(page, { view: "heads" });
   await page.getByRole("button", { name: "Without this head" }).click();
   await check("heads", "--without-head encoder.1.2");
   await page.getByRole("button", { name: "Its numbers, step by step" }).click();

@@ -6,7 +6,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { new_file, open_file } from "./browser.mjs";
+import { go_to, new_file, open_file } from "./browser.mjs";
 import { program, run } from "./program.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "qkv-crossing-"));
@@ -83,7 +83,7 @@ async function compare(page, words) {
   const tensors = JSON.parse(stdout).sections.flatMap(({ blocks }) => blocks.flatMap((block) => block.tensors));
   let count = 0;
   for (const step of [1, 2, 3, 4, 5, 6, 7, 8]) {
-    await page.evaluate((number) => void (location.hash = `#step=${number}`), step);
+    await go_to(page, { step, cell: "" });
     await page.locator(`#step-${step}`).waitFor();
     for (const [title, rows] of await saved(page)) {
       const [, name, head] = /^(\w+)(?:, head (\d+))?$/.exec(title) ?? [];
@@ -109,7 +109,7 @@ async function compare(page, words) {
 
 const kHideInputTwo = async (page) => {
   await page.getByText("Mask", { exact: true }).click();
-  await page.getByRole("button", { name: "input 2 is seen by all" }).click();
+  await page.getByRole("button", { name: "are is seen by all" }).click();
 };
 
 test("heads with a mask and the look-ahead mask", async () => {

@@ -15,7 +15,7 @@ test("in the page of a notebook links are followed, and nothing is asked for", a
   writeFileSync(file, `<!doctype html><html lang="en"><title>A notebook</title><iframe title="page" srcdoc="${srcdoc}"></iframe></html>`);
   const { page, close } = await open_file(file);
   const frame = page.frames()[1];
-  const current = () => frame.locator("nav a[aria-current=page]").innerText();
+  const current = () => frame.locator("nav a[aria-current=page]").last().innerText();
   assert.equal(await current(), "Heads");
   assert.match(await frame.locator("main h2").nth(1).innerText(), /layer 0, head 1/);
   await frame.locator("nav a", { hasText: "Model" }).click();

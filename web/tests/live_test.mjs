@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { faults_of } from "./axe.mjs";
-import { new_file, open_file } from "./browser.mjs";
+import { go_to, hash_of, new_file, open_file } from "./browser.mjs";
 import * as built from "./program.mjs";
 
 const { model } = built;
@@ -57,21 +57,20 @@ async function until(page, holds, argument) {
 const settled = (page, text) => until(page, (asked) => document.body.textContent.includes(asked), text);
 
 test("the page of the worked example is small", () => {
-  assert.ok(statSync(page_of("example", [])).size <= 1_600_000, `${statSync(page_of("example", [])).size} bytes`);
+  assert.ok(statSync(page_of("example", [])).size <= 1_640_000, `${statSync(page_of("example", [])).size} bytes`);
   assert.ok(statSync(page_of("model", ["--model", model])).size <= 20_000_000);
 });
 
 test("a changed weight gives the program's numbers, and back", async () => {
   const { page, close } = await open_example({ hash: "#step=2&cell=w_query:0.0" });
   await fill(page, "Number: w_query 1, 1", "3.5");
-  await settled(page, "As at the start");
   await page.waitForSelector('td[data-id="w_query:0.0"]:has-text("3.5")');
   const w = JSON.stringify([[3.5, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]]);
   const expected = native(["explain", "--w-query", w]);
-  await page.evaluate(() => void (location.hash = "#step=8"));
+  await go_to(page, { step: 8, cell: "" });
   await page.waitForSelector('td[data-id="output:2.2"]');
   assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(expected, "output")));
-  await page.getByRole("button", { name: "As at the start" }).click();
+  await page.getByRole("button", { name: "Reset" }).click();
   assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native(["explain"]), "output")));
   await close();
 });
@@ -85,7 +84,7 @@ test("the tutorial's rounded weights give 2.0 7.0 1.5", async () => {
     await fill(page, `Put in: weights 1, ${column + 1}`, "0.5");
     await page.waitForSelector(`td[data-id="weights:0.${column}"]:has-text("0.5")`);
   }
-  await page.evaluate(() => void (location.hash = "#step=7"));
+  await go_to(page, { step: 7, cell: "" });
   await page.waitForSelector('td[data-id="output:0.2"]');
   assert.deepEqual(as_shown(await numbers_of(page, "output:0".slice(0, 6))), ["2", "7", "1.5"]);
   await close();
@@ -105,18 +104,18 @@ test("a key that is hidden, a score, a scale, the look-ahead mask, heads", async
     );
   };
   await page.getByText("Mask", { exact: true }).click();
-  await page.getByRole("button", { name: "input 2 is seen by all" }).click();
+  await page.getByRole("button", { name: "are is seen by all" }).click();
   await output("--mask", "[[1,0,1],[1,0,1],[1,0,1]]");
-  await page.getByRole("button", { name: "input 1 sees input 1" }).click();
+  await page.getByRole("button", { name: "You sees You" }).click();
   await output("--mask", "[[0,0,1],[1,0,1],[1,0,1]]");
-  await page.getByRole("button", { name: "As at the start" }).click();
-  await page.getByLabel("Score").selectOption("scaled-dot");
+  await page.getByRole("button", { name: "Reset" }).click();
+  await page.locator(".live label", { hasText: "Score" }).locator("select").selectOption("scaled-dot");
   await output("--score", "scaled-dot");
   await fill(page, "Scale", "0.25");
   await output("--score", "scaled-dot", "--scale", "0.25");
   await page.getByLabel("Look-ahead mask").check();
   await output("--score", "scaled-dot", "--scale", "0.25", "--causal", "top-left");
-  await page.getByRole("button", { name: "As at the start" }).click();
+  await page.getByRole("button", { name: "Reset" }).click();
   await page.getByLabel("Heads").selectOption("3");
   const weights = ["w_query", "w_key", "w_value"].flatMap((name) => [
     `--${name.replace("_", "-")}`,
@@ -188,7 +187,7 @@ test("a mask from a file stays; -0 is given as -0.0, which the program reads so"
   await until(page, () => document.querySelector("footer code").textContent.includes("--mask mask.csv"));
   const kept = await command.textContent();
   await page.getByText("Mask", { exact: true }).click();
-  await page.getByRole("button", { name: "input 1 sees input 1" }).click();
+  await page.getByRole("button", { name: "You sees You" }).click();
   assert.equal(await page.locator(".live [role=alert]").textContent(), said);
   assert.equal(await command.textContent(), kept);
   await close();
@@ -220,7 +219,7 @@ test("a text is translated and explained, a head's numbers are shown", async () 
   const expected = native(["explain", "--model", model, "--text", text]);
   const written = await page.evaluate(() => [...document.querySelectorAll("button.token bdi")].map((t) => t.textContent));
   assert.deepEqual(written, expected.sequences.find(({ name }) => name === "target").tokens);
-  await page.evaluate(() => void (location.hash = "#of=1&view=heads&attention=encoder&head=1.2"));
+  await go_to(page, { of: 1, view: "heads", attention: "encoder", head: "1.2" });
   await page.getByRole("button", { name: "Its numbers, step by step" }).click();
   await page.waitForSelector(".panel, [role=tablist]");
   assert.match(await page.locator("footer code").textContent(), /--attention encoder --layer 1 --head 2/);
@@ -243,7 +242,7 @@ test("without WebAssembly the recorded numbers stay usable", async () => {
   const { page, close } = await open_example({ without: "WebAssembly", hash: "#step=8&cell=output:0.1" });
   assert.equal(await page.locator(".panel .value").textContent(), "6.68311");
   assert.equal(await page.locator(".live").count(), 0);
-  assert.equal(await page.getByRole("link", { name: "Training" }).count(), 0);
+  assert.equal(await page.getByRole("link", { name: "Train" }).count(), 0);
   await page.locator('td[data-id="output:0.2"]').click();
   assert.equal(await page.locator(".panel .value").textContent(), "1.59507");
   await close();
@@ -292,29 +291,87 @@ test("a Transformer learns pairs; a bad pair is named", async () => {
   await close();
 });
 
-for (const scheme of ["light", "dark"]) {
-  test(`axe-core finds nothing where things can be changed, ${scheme}`, async () => {
-    for (const [opened, hash] of [
-      [open_example, "#step=4"],
-      [open_example, "#view=training"],
-      [open_model, "#of=1"],
-      [open_model, "#of=1&view=heads"],
-    ]) {
-      const { page, close } = await opened({ hash, scheme });
-      await page.evaluate(() => document.querySelectorAll(".live details").forEach((one) => (one.open = true)));
-      assert.deepEqual(await faults_of(page), [], hash);
-      await close();
-    }
-  });
-}
+// What the reader changed is in the address: sent or loaded anew it gives the same numbers.
+test("a link keeps the sentence, a number, a mask, a scale and heads", async () => {
+  const { page, close } = await open_example({ hash: "#step=2&cell=w_query:0.0" });
+  await page.getByLabel("Your sentence").fill("Dogs chase cats");
+  await page.getByLabel("Your sentence").press("Enter");
+  await settled(page, "Scores for Dogs");
+  await fill(page, "Number: w_query 1, 1", "3.5");
+  await until(page, () => document.querySelector("footer code").textContent.includes("[[3.5,0,1]"));
+  await page.getByLabel("Look-ahead mask").check();
+  await fill(page, "Scale", "0.25");
+  await until(page, () => document.querySelector("footer code").textContent.includes("--scale 0.25"));
+  await go_to(page, { step: 8, cell: "" });
+  await page.locator("#step-8").waitFor();
+  const [numbers, hash] = [await numbers_of(page, "output"), await hash_of(page)];
+  const command = await page.locator("footer code").first().textContent();
+  assert.match(command, /--causal top-left/);
+  await close();
+  const sent = await open_example({ hash });
+  await until(sent.page, (asked) => document.querySelector("footer code").textContent === asked, command);
+  assert.deepEqual(await numbers_of(sent.page, "output"), numbers);
+  assert.equal(await sent.page.getByLabel("Your sentence").inputValue(), "Dogs chase cats");
+  await sent.page.getByRole("button", { name: "Reset" }).click();
+  assert.notDeepEqual(await numbers_of(sent.page, "output"), numbers);
+  assert.match(await hash_of(sent.page), /said=Dogs%20chase%20cats$/);
+  await sent.close();
+  const text = await open_model({ hash: `#of=1&view=heads&said=Thank%20you&out=${encodeURIComponent('{"heads":[{"attention":"encoder","layer":0,"head":1}],"keys":[]}')}` });
+  await until(text.page, () => /--text 'Thank you' --without-head encoder.0.1/.test(document.querySelector("footer code").textContent));
+  await text.close();
+});
 
-test("360 pixels are wide enough", async () => {
+test("a broken link is said to be, and the numbers are those of the page", async () => {
+  for (const made of ["{", "[1]", '{"give":{"w_query":1}}', '{"give":{"nothing":[[1]]}}', '{"score":"none"}', '{"window":-1}', "file-7"]) {
+    const { page, close } = await open_example({ hash: `#step=8&made=${encodeURIComponent(made)}` });
+    await page.locator(".live [role=alert]").waitFor();
+    assert.match(await page.locator(".live [role=alert]").innerText(), /link|w.query/, made);
+    assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native(["explain"]), "output")));
+    await close();
+  }
+});
+
+test("words have the same vectors wherever they stand; the documents' example is one of the examples", async () => {
+  const { page, close } = await open_example({ hash: "#step=1" });
+  const rows = () => page.locator("[aria-label^='inputs'] th").allInnerTexts();
+  assert.deepEqual(await rows(), ["You", "are", "welcome"]);
+  assert.deepEqual(await numbers_of(page, "inputs"), "1 0 1 0 0 2 0 2 1 1 1 1".split(" "));
+  await page.getByLabel("Your sentence").fill("welcome are you welcome");
+  await page.getByRole("button", { name: "Use it" }).click();
+  await until(page, () => document.querySelectorAll("[aria-label^='inputs'] th").length === 4);
+  assert.deepEqual(await numbers_of(page, "inputs"), "1 1 1 1 0 2 0 2 1 0 1 0 1 1 1 1".split(" "));
+  await page.getByRole("button", { name: "the documents' example" }).click();
+  await until(page, () => document.querySelector("[aria-label^='inputs'] th").textContent === "input 1");
+  assert.deepEqual(await numbers_of(page, "inputs"), "1 0 1 0 0 2 0 2 1 1 1 1".split(" "));
+  await close();
+});
+
+test("the page begins with three ways to go on, and paints within a second", async () => {
+  const { page, close } = await open_model();
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0);
+  assert.ok(paint < 5000, `first paint after ${paint} ms`); // under a second on an idle machine
+  const tabs = () => page.getByRole("navigation", { name: "Views" }).getByRole("link").allInnerTexts();
+  assert.deepEqual(await tabs(), ["Start", "Steps", "Translate", "Train", "Lesson"]);
+  for (const [way, wanted] of [["See attention step by step", "#step-1"], ["Translate and see why", ".candidates"], ["Train one", ".pairs"]]) {
+    await page.getByRole("link", { name: "Start" }).click();
+    await page.getByRole("link", { name: way }).click();
+    await page.locator(wanted).waitFor();
+  }
+  await close();
+});
+
+test("axe-core finds nothing where things can be changed, and 360 pixels are wide enough", async () => {
   for (const [opened, hash] of [
     [open_example, "#step=4"],
+    [open_model, ""],
     [open_example, "#view=training"],
     [open_model, "#of=1"],
+    [open_model, "#of=1&view=heads"],
   ]) {
-    const { page, close } = await opened({ hash, width: 360 });
+    const { page, close } = await opened({ hash });
+    await page.evaluate(() => document.querySelectorAll(".live details").forEach((one) => (one.open = true)));
+    assert.deepEqual(await faults_of(page), [], hash);
+    await page.setViewportSize({ width: 360, height: 800 });
     assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360, hash);
     await close();
   }

@@ -18,7 +18,7 @@ test("the map has every sublayer in its place with its shape, and every head lea
   const shapes = labels.filter((label) => / x \d+: lengths$/.test(label)).map((label) => /(\d+ x \d+)/.exec(label)[1]);
   assert.deepEqual(shapes, data.sublayers.map(({ shape }) => shape.join(" x ")));
   const heads = data.attentions.reduce((sum, { all }) => sum + all.length, 0);
-  assert.equal(labels.length, shapes.length + heads);
+  assert.equal(labels.length, shapes.length + heads + 1); // and what was written
   await page.getByRole("link", { name: "Encoder-decoder attention, head 2.1" }).click();
   assert.match(await hash_of(page), /view=heads&attention=encoder_decoder&head=2\.1/);
   assert.match(await page.locator(".one-head h2").innerText(), /Encoder-decoder attention, layer 2, head 1/);
@@ -28,7 +28,7 @@ test("the map has every sublayer in its place with its shape, and every head lea
 // Every box of the map, in the order of the page: its name without the shape; the ids of heads.
 const boxes_of = (page) =>
   page.locator(".model text").evaluateAll((all) =>
-    all.map((one) => one.textContent).filter((text) => !/^(\d+ x \d+|\d+ tokens)$/.test(text)),
+    all.map((one) => one.textContent).filter((text) => !/^(\d+ x \d+|\d+ tokens|Output projection|Softmax|a score for.*|scores become.*|Token \d+: .*)$/.test(text)),
   );
 const attention_of = ({ all }, layer, title) => [title, ...all.filter((one) => one.layer === layer).map((one) => `${one.layer}.${one.head}`)];
 

@@ -193,3 +193,46 @@ test("in print bars have their colours", async () => {
   for (const adjust of bars) assert.equal(adjust, "exact");
   await close();
 });
+
+// By hand: exp(2), exp(4), exp(4), their sum, each one's share; exp of the entropy of 0.06338, 0.46831, 0.46831.
+test("softmax is shown whole: exponentials, their sum, shares, and how many keys it spreads over", async () => {
+  const { page, close } = await open(report_of(data_of("steps")), { hash: "#step=5&cell=weights:0.1" });
+  const [small, large] = [Math.exp(2), Math.exp(4)];
+  const sum = small + 2 * large;
+  const rows = await page.locator(".softmax tr").evaluateAll((all) => all.map((row) => row.textContent.replace(/\s+/g, " ").trim()));
+  assert.deepEqual(
+    rows.map((row) => row.replace(/^key \d /, "")),
+    [[2, small], [4, large], [4, large]]
+      .map(([logit, exp]) => `exp(${logit}) ${exp.toFixed(3)} / ${sum.toFixed(3)} = ${(exp / sum).toFixed(5)}`)
+      .concat(`sum ${sum.toFixed(3)} 1`),
+  );
+  assert.equal(await page.locator(".panel .formula").innerText(), "weight = exp(logit) / sum of all exp(logit) of the row");
+  const entropy = -[small, large, large].reduce((total, exp) => total + (exp / sum) * Math.log(exp / sum), 0);
+  assert.match(await page.locator(".panel").innerText(), new RegExp(`Spread over exp\\(entropy\\) = ${Math.exp(entropy).toFixed(2)} of 3 keys`));
+  assert.equal(await page.locator(".panel .terms:not(.softmax)").isVisible(), false);
+  await page.getByText("With log_sum_exp").click();
+  assert.equal(await page.locator(".panel .terms:not(.softmax)").isVisible(), true);
+  await close();
+});
+
+test("logits too large for exp give shares, too", async () => {
+  const data = data_of("steps");
+  tensors_of(data).get("logits").values[0] = [800, 800, "-inf"];
+  const { page, close } = await open(report_of(data), { hash: "#step=8&cell=weights:0.0" });
+  const rows = await page.locator(".softmax tbody td:last-child").allInnerTexts();
+  assert.deepEqual(rows, ["/ 2 = 0.50000", "/ 2 = 0.50000", "/ 2 = 0", "1"]);
+  await close();
+});
+
+test("what is said between the steps is of the page: roles, shares, results side by side", async () => {
+  const data = data_of("steps");
+  const { page, close } = await open(report_of(data), { hash: "#step=1" });
+  assert.deepEqual(await page.locator(".role-line .said").allInnerTexts(), ["query", "key", "value"]);
+  await page.evaluate(() => void (location.hash = "#step=8"));
+  const shares = await page.locator(".attending li").first().innerText();
+  assert.equal(shares.replace(/\s+/g, " "), "input 1 attends to input 2 47 % input 3 47 % input 1 6.3 %");
+  assert.equal(await page.locator(".ways-side .matrix").count(), 3);
+  const fonts = await page.locator(".remark p").evaluateAll((all) => all.filter((one) => !one.closest(".lines")).map((one) => getComputedStyle(one).fontFamily));
+  for (const font of fonts) assert.doesNotMatch(font, /mono/i);
+  await close();
+});

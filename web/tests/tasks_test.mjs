@@ -95,6 +95,7 @@ test("what changes without head 2?", async () => {
   const file = new_file();
   run("web", "--out", file);
   await task(open_file(file), async (page, act) => {
+    await act(page.getByRole("link", { name: "Steps", exact: true }), "click");
     await act(page.locator(".live label", { hasText: "Heads" }).locator("select"), "selectOption", "3");
     await act(page.getByRole("button", { name: "Without head 2" }), "click");
     await page.getByRole("button", { name: "head 2 is out" }).waitFor();

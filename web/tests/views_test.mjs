@@ -170,12 +170,12 @@ test("a picture: each patch shows its weight, by rollout and by head", async () 
   await close();
 });
 
-test("several explanations are chosen by name, and a head leads back to its link", async () => {
+test("several explanations have a tab each, and a head leads back to its link", async () => {
   const { page, close } = await open(report_of(data_of("steps"), translation()), {
     hash: "#of=1&view=heads&attention=encoder&head=0.3",
   });
   assert.match(await page.locator(".one-head h2").innerText(), /layer 0, head 3/);
-  await page.locator("nav select").selectOption("0");
+  await page.getByRole("link", { name: "Steps" }).click();
   assert.match(await page.locator(".step h2").innerText(), /Prepare inputs/);
   await close();
 });

@@ -1,5 +1,5 @@
 // The page's end of the engine: starts the worker and asks it one command after the other.
-import { Fault } from "../check";
+import { Fault } from "../read/check";
 import { unpacked } from "../packed";
 import type { Answer } from "./engine";
 import type { Message, Question } from "./worker";

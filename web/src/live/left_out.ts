@@ -2,7 +2,7 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { site_option } from "../command";
 import type { Attention, HeadEntry, Heads, LeftOut } from "../explanation";
-import { short } from "../map";
+import { short } from "../heads/map";
 import type { Live } from "./live";
 
 type OneHead = LeftOut["heads"][number];
@@ -36,7 +36,7 @@ export function left_out_list(heads: Heads, live: Live): TemplateResult | typeof
   if (left_out.heads.length + left_out.keys.length === 0) return nothing;
   const site = (name: string): string => (heads.attentions.length > 1 ? `${site_option(name)} ` : "");
   const back = (name: string, rest: LeftOut): TemplateResult =>
-    html`<button class="plain" ?disabled=${live.busy} @click=${() => live.leave_out(heads, rest)}>
+    html`<button class="plain" ?disabled=${live.busy} @click=${() => live.leave_out(rest)}>
       <bdi>${name}</bdi> again
     </button>`;
   return html`<div class="choices wide" role="group" aria-label="Left out">
@@ -66,7 +66,7 @@ export function left_out_tools(heads: Heads, attention: Attention, head: HeadEnt
     <button
       class="plain"
       ?disabled=${live.busy || is_out}
-      @click=${() => live.leave_out(heads, { ...left_out, heads: [...left_out.heads, this_head] })}
+      @click=${() => live.leave_out({ ...left_out, heads: [...left_out.heads, this_head] })}
     >
       Without this head
     </button>
@@ -78,7 +78,7 @@ export function left_out_tools(heads: Heads, attention: Attention, head: HeadEnt
           const field = event.target as HTMLSelectElement;
           const key = Number(field.value);
           field.value = "-1";
-          live.leave_out(heads, { ...left_out, keys: [...left_out.keys, { attention: attention.name, key }] });
+          live.leave_out({ ...left_out, keys: [...left_out.keys, { attention: attention.name, key }] });
         }}
       >
         <option value="-1">from every query</option>

@@ -1,9 +1,14 @@
 // What the reader can do where the engine is in the page: change the steps, have another text explained, see a head's
 // numbers. The engine's answers take the place of the explanations that the page came with.
-import { Fault } from "../check";
+import { Fault } from "../read/check";
 import { command_line } from "../command";
-import { read_explanation } from "../data";
+import { json_of } from "../read/check";
+import { left_out_of } from "../read/read_heads";
+import { read_explanation } from "../read/data";
 import type { Explanation, Heads, LeftOut, Report, Steps } from "../explanation";
+import type { Address } from "../address";
+import { kDocuments, name_by_words, vector_of, words_of } from "../steps/sentence";
+import { changes_text, setup_with } from "./changes";
 import { Client } from "./client";
 import { arrays_in, folder_of, is_model, model_in } from "./files";
 import { left_out_words } from "./left_out";
@@ -20,9 +25,10 @@ export interface Live {
   command_of(explanation: Explanation): string | null;
   change(steps: Steps, change: (setup: Setup) => void): void;
   reset(explanation: Explanation): void;
+  follow(address: Address): void; // has what the address says computed, if it is not what is shown
   text_of(heads: Heads): string; // that the model read
-  explain_text(heads: Heads, text: string): void;
-  leave_out(heads: Heads, left_out: LeftOut): void; // of the same text
+  explain_text(text: string): void;
+  leave_out(left_out: LeftOut): void; // of the same text
   explain_head(heads: Heads, options: string[]): void;
   open_files(files: File[]): Promise<void>; // arrays for the steps, or a model
   say(fault: string): void;
@@ -48,13 +54,24 @@ class LivePage implements Live {
   private opened = 0;
   private next: (() => Promise<void>) | null = null; // what was asked for last while something ran
 
+  private readonly recorded: Steps | null; // the steps that the page came with
+  private plain: Steps | null; // those of the sentence before anything of them is changed
+  private said = ""; // the sentence
+  private followed = "\n"; // it, and the changes of it that were asked for last
+  private followed_text = "\n"; // the same of a model's text
+  private text: string; // that the model of the page has read
+
   constructor(
     private readonly client: Client,
     private readonly report: Report,
     public has_model: boolean,
     private readonly redraw: () => void,
-    private readonly show: (of: number) => void,
+    private readonly go: (patch: Partial<Address>) => void,
   ) {
+    const { explanations } = report;
+    this.recorded = this.plain = explanations.find((one) => one.kind === "steps") ?? null;
+    if (this.recorded) name_by_words(this.recorded, "");
+    this.text = explanations.find((one) => one.kind === "heads")?.translation?.source_text ?? kText;
     this.training = new Training(client, redraw);
   }
 
@@ -79,21 +96,77 @@ class LivePage implements Live {
     this.redraw();
   }
 
+  // A change goes into the address, from where follow() takes it; what an address cannot carry is computed at once.
   change(steps: Steps, change: (setup: Setup) => void): void {
     const setup = structuredClone(this.setup_of(steps));
     change(setup);
-    const first = this.before(steps) ?? steps;
-    const at = this.report.explanations.indexOf(steps);
-    this.asked = { at, setup };
-    const words = arguments_of(setup);
-    void this.ask(words, (answer) => this.put(at, answer, { words, setup, first, text: "" }));
+    const made = changes_text(setup, this.base());
+    if (made !== null) return this.go({ made });
+    const name = `file-${++this.opened}`;
+    this.followed = `${this.said}\n${name}`;
+    this.compute(setup);
+    this.go({ made: name });
   }
 
   reset(explanation: Explanation): void {
-    const first = this.before(explanation);
+    this.go(explanation.kind === "heads" ? { out: "" } : { made: "" });
+  }
+
+  follow(address: Address): void {
     const { explanations } = this.report;
-    if (first) explanations[explanations.indexOf(explanation)] = first;
-    this.say("");
+    const shown = explanations[address.of] ?? explanations[0];
+    try {
+      if (shown?.kind === "heads" && this.has_model) this.follow_text(shown, address);
+      else if (this.recorded) this.follow_steps(address);
+    } catch (fault) {
+      if (!(fault instanceof Fault)) throw fault;
+      this.fault = `This link cannot be read whole. ${fault.message}`;
+    }
+  }
+
+  private follow_steps({ said, made }: Pick<Address, "said" | "made">): void {
+    if (/^file-\d+$/.test(made) && `${said}\n${made}` !== this.followed) {
+      this.follow_steps({ said, made: "" });
+      this.fault = "This link is of a page with files of its reader's, which a link cannot carry.";
+      return;
+    }
+    const wanted = `${said}\n${made}`;
+    if (wanted === this.followed) return;
+    this.followed = wanted;
+    if (said !== this.said) this.plain = said === "" ? this.recorded : null;
+    this.said = said;
+    const setup = setup_with(made, this.base());
+    if (!this.plain) this.compute(this.base(), made === "" ? null : setup);
+    else if (made !== "") this.compute(setup);
+    else {
+      this.report.explanations[this.place_of((one) => one.kind === "steps")] = this.plain;
+      this.asked = null;
+      this.fault = "";
+    }
+  }
+
+  // The steps of the sentence before anything of them is changed.
+  private base(): Setup {
+    const setup = setup_of(this.recorded as Steps);
+    const inputs = setup.matrices.get("inputs") as number[][] | undefined;
+    if (this.said === "" || this.said === kDocuments || !inputs) return setup;
+    setup.matrices.set("inputs", words_of(this.said).map((word) => vector_of(word, inputs[0]?.length ?? 0)));
+    return setup;
+  }
+
+  // `after`: what is computed next, once those of the sentence are there.
+  private compute(setup: Setup, after: Setup | null = null): void {
+    const at = this.place_of((one) => one.kind === "steps");
+    const { said, followed, plain } = this;
+    this.asked = { at, setup: after ?? setup };
+    const words = arguments_of(setup);
+    void this.ask(words, (answer) => {
+      if (followed !== this.followed || answer.kind !== "steps") return;
+      name_by_words(answer, said);
+      this.plain ??= answer;
+      this.put(at, answer, { words, setup, first: plain, text: "" });
+      if (after) this.compute(after);
+    });
   }
 
   // An encoder's explanation does not have its text.
@@ -101,20 +174,37 @@ class LivePage implements Live {
     return this.made.get(heads)?.text ?? heads.translation?.source_text ?? (heads.input || kText);
   }
 
-  explain_text(heads: Heads, text: string): void {
-    this.read_text(heads, text, [], null);
+  explain_text(text: string): void {
+    this.go({ said: text, out: "", token: -1, also: "", key: -1 });
   }
 
-  leave_out(heads: Heads, left_out: LeftOut): void {
-    const first = this.before(heads) ?? heads;
-    if (left_out.heads.length + left_out.keys.length === 0 && first !== heads) return this.reset(heads);
-    this.read_text(heads, this.text_of(heads), left_out_words(heads, left_out), first);
+  leave_out(left_out: LeftOut): void {
+    this.go({ out: left_out.heads.length + left_out.keys.length === 0 ? "" : JSON.stringify(left_out) });
   }
 
-  private read_text(heads: Heads, text: string, options: string[], first: Explanation | null): void {
-    const words = ["explain", ...this.model, "--text", text, "--weights", ...options];
-    const at = this.report.explanations.indexOf(heads);
-    void this.ask(words, (answer) => this.put(at, answer, { words, setup: null, first, text }));
+  private follow_text(heads: Heads, { said, out }: Address): void {
+    const wanted = `${said}\n${out}`;
+    if (wanted === this.followed_text) return;
+    this.followed_text = wanted;
+    const text = said === "" || said === kDocuments ? this.text : said;
+    const left_out = out === "" ? null : left_out_of(json_of(out, "what is left out"), "what is left out");
+    const read = (from: Heads, options: string[], first: Explanation | null, then: (answer: Heads) => void): void => {
+      const words = ["explain", ...this.model, "--text", text, "--weights", ...options];
+      const at = this.report.explanations.indexOf(from);
+      void this.ask(words, (answer) => {
+        if (wanted !== this.followed_text || answer.kind !== "heads") return;
+        this.put(at, answer, { words, setup: null, first, text });
+        then(answer);
+      });
+    };
+    const leave_out = (from: Heads): void => {
+      if (left_out) read(from, left_out_words(from, left_out), this.before(from) ?? from, () => undefined);
+    };
+    const before = this.before(heads);
+    if (this.text_of(heads) !== text) return read(heads, [], null, leave_out);
+    if (left_out) return leave_out(heads);
+    if (before) this.report.explanations[this.report.explanations.indexOf(heads)] = before;
+    this.fault = "";
   }
 
   explain_head(heads: Heads, options: string[]): void {
@@ -136,6 +226,8 @@ class LivePage implements Live {
         const at = this.place_of((one) => one.kind === "heads");
         this.model = ["--model", folder];
         this.has_model = true;
+        this.followed_text = "\n";
+        this.text = kText;
         this.put(at, answer, { words, setup: null, first: null, text: kText });
         this.show(at);
       });
@@ -154,6 +246,11 @@ class LivePage implements Live {
       }
       setup.substitutes.clear();
     });
+  }
+
+  private show(of: number): void {
+    const { kind } = this.report.explanations[of] as Explanation;
+    this.go({ of, view: "", cell: "", token: -1, also: "", key: -1, ...(kind === "heads" ? { said: "", out: "" } : {}) });
   }
 
   // Of the first such explanation, or of a new one.
@@ -197,10 +294,10 @@ class LivePage implements Live {
 const text_of = (id: string): string => document.getElementById(id)?.textContent?.trim() ?? "";
 
 // null: the page came without an engine, or the browser has no WebAssembly.
-export function live_of(report: Report, redraw: () => void, show: (of: number) => void): Live | null {
+export function live_of(report: Report, redraw: () => void, go: (patch: Partial<Address>) => void): Live | null {
   const engine = text_of("engine");
   if (engine === "" || typeof WebAssembly === "undefined") return null;
   const model = text_of("model");
   const files = model === "" ? {} : (JSON.parse(model) as Record<string, string>);
-  return new LivePage(new Client(engine, files), report, model !== "", redraw, show);
+  return new LivePage(new Client(engine, files), report, model !== "", redraw, go);
 }

@@ -1,6 +1,6 @@
 // What the reader changed of an explanation of steps, and the command that computes it so.
 import type { Score, Steps, Tensor } from "../explanation";
-import type { Nested } from "../check";
+import type { Nested } from "../read/check";
 
 export interface Setup {
   matrices: Map<string, Nested>; // by the name of the tensor: what is given
@@ -9,6 +9,7 @@ export interface Setup {
   score: Score;
   scale: number | null; // null: that of the score
   causal: boolean;
+  window: number | null; // keys to each side that a query sees; null: all
   heads: number; // 0: attention without heads
   visible: number[][] | null; // 1 where a query may see a key; null: everything
 }
@@ -27,7 +28,7 @@ const kGiven: Record<string, string> = {
   b_out: "--b-out",
   mask: "--mask",
 };
-const kSubstitutable = ["embedded", "query", "key", "value", "scores", "logits", "weights"];
+export const kSubstitutable = ["embedded", "query", "key", "value", "scores", "logits", "weights"];
 
 export const given_names = Object.keys(kGiven);
 export const is_given = (name: string): boolean => name in kGiven;
@@ -58,6 +59,7 @@ export function setup_of(steps: Steps): Setup {
     score: steps.score,
     scale: steps.scale === 1 && steps.score !== "scaled-dot" ? null : steps.scale,
     causal: false,
+    window: null,
     heads: heads ? (heads.shape[0] as number) : 0,
     visible,
   };
@@ -71,7 +73,7 @@ export function with_number(values: Nested, index: readonly number[], value: num
 }
 
 // As the program reads numbers: JSON.stringify makes null of infinities and 0 of -0.
-function json_of(values: Nested | number): string {
+export function json_of(values: Nested): string {
   if (typeof values !== "number") return `[${values.map(json_of).join(",")}]`;
   if (Number.isFinite(values)) return Object.is(values, -0) ? "-0.0" : String(values);
   return Number.isNaN(values) ? '"nan"' : values > 0 ? '"inf"' : '"-inf"';
@@ -94,6 +96,7 @@ export function arguments_of(setup: Setup): string[] {
     for (const [name, values] of setup.substitutes) words.push("--substitute", `${name}=${json_of(values)}`);
   }
   if (setup.causal) words.push("--causal", "top-left");
+  if (setup.window !== null) words.push("--window", `${setup.window},${setup.window}`);
   if (setup.visible && !setup.files.has("mask")) words.push("--mask", json_of(setup.visible));
   return words;
 }

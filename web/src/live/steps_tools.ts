@@ -3,7 +3,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { live as bound } from "lit-html/directives/live.js";
 import { kScores, type Score, type Steps } from "../explanation";
 import { number_text } from "../numbers";
-import { parse_cell, type Walk } from "../tensors";
+import { parse_cell, type Walk } from "../steps/tensors";
 import { unless_typed } from "./fields";
 import type { Live } from "./live";
 import { type Setup, way_to_change, with_number } from "./setup";
@@ -225,7 +225,7 @@ export function steps_tools(steps: Steps, walk: Walk, chosen: string, live: Live
             field.value = "";
           }}
       /></label>
-      <button class="plain" ?disabled=${!live.before(steps)} @click=${() => live.reset(steps)}>As at the start</button>
+      <button class="plain" ?disabled=${!live.before(steps)} @click=${() => live.reset(steps)}>Reset</button>
     </div>
     <details>
       <summary>Mask</summary>

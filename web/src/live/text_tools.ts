@@ -9,7 +9,7 @@ export function text_tools(heads: Heads, live: Live): TemplateResult | typeof no
   const submit = (event: Event): void => {
     event.preventDefault();
     const text = new FormData(event.target as HTMLFormElement).get("text");
-    live.explain_text(heads, String(text ?? ""));
+    live.explain_text(String(text ?? ""));
   };
   return html`<form class="card live" aria-label="Your text" @submit=${submit}>
     <label class="wide"

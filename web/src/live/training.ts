@@ -1,6 +1,6 @@
 // A small Transformer learns pairs in the page: its loss, and what it writes and attends to on the way.
-import { Fault } from "../check";
-import { read_explanation } from "../data";
+import { Fault } from "../read/check";
+import { read_explanation } from "../read/data";
 import type { Heads } from "../explanation";
 import type { Client } from "./client";
 

@@ -1,5 +1,5 @@
 // One run less the other, number by number.
-import type { Nested } from "../check";
+import type { Nested } from "../read/check";
 import { largest } from "../numbers";
 
 // What is the same in both, infinite or not a number, is 0.

@@ -4,12 +4,12 @@ import { kRuns, type RunShown } from "../address";
 import { css } from "../colors";
 import type { Explanation, Report } from "../explanation";
 import type { Live } from "../live/live";
-import { short } from "../map";
+import { short } from "../heads/map";
 import { number_text } from "../numbers";
 import type { Screen } from "../screen";
-import { facts_of } from "../stage";
+import { facts_of } from "../steps/stage";
 
-const kNames: Record<RunShown, string> = { this: "This run", other: "The other", difference: "Difference" };
+const kNames: Record<RunShown, string> = { this: "This run", other: "Before", difference: "Difference" };
 
 // Of the kind of this one; the last of them stands beside it unless the address names another.
 export function others_of(report: Report, explanation: Explanation, live: Live | null): Explanation[] {
@@ -26,8 +26,8 @@ function said(one: Explanation): string {
 
 function beside(others: readonly Explanation[], other: Explanation, start: Explanation | null, screen: Screen): TemplateResult {
   const name = (one: Explanation, longest: number): string =>
-    one === start ? "as at the start" : short(said(one), longest);
-  if (others.length === 1) return html`<span class="fact">the other: <bdi>${name(other, 200)}</bdi></span>`;
+    one === start ? "nothing changed" : short(said(one), longest);
+  if (others.length === 1) return html`<span class="fact">before: <bdi>${name(other, 200)}</bdi></span>`;
   return html`<label
     >Beside
     <select @change=${(event: Event) => screen.go({ beside: Number((event.target as HTMLSelectElement).value) })}>
@@ -67,9 +67,9 @@ export function runs_bar(
           class="plain"
           @click=${() => screen.go({ beside: live.keep(explanation), run: address.run === "other" ? "this" : address.run })}
         >
-          Keep this run
+          Compare
         </button>
-        ${other ? nothing : html`<span class="fact">to see what the next one changes</span>`}`
+        ${other ? nothing : html`<span class="fact">keeps this run: the next change is shown beside it</span>`}`
       : nothing}
   </div>`;
 }
@@ -80,7 +80,7 @@ export function change_legend(most: number, screen: Screen): TemplateResult {
   return html`<div class="legend" aria-hidden="true">
     <span class="figure">-${number_text(most, 3)}</span
     ><span class="ramp" .style=${`background:linear-gradient(to right,${[less, paper, more].map(css).join(",")})`}></span
-    ><span class="figure">+${number_text(most, 3)}</span><span class="shape">this run less the other</span>
+    ><span class="figure">+${number_text(most, 3)}</span><span class="shape">this run less the one before</span>
   </div>`;
 }
 

@@ -1,9 +1,9 @@
 // Matrices of two runs: their difference, or where they cannot be subtracted both.
 import { html, type TemplateResult } from "lit-html";
-import type { Nested } from "../check";
+import type { Nested } from "../read/check";
 import type { Tensor } from "../explanation";
 import { change_text, number_text } from "../numbers";
-import { parse_cell, type Walk, type Window, window_of, windows_of } from "../tensors";
+import { parse_cell, type Walk, type Window, window_of, windows_of } from "../steps/tensors";
 import { difference_of, same_names } from "./difference";
 
 const size_of = (tensor: Tensor): string => tensor.shape.join(" x ");
@@ -26,7 +26,7 @@ const changes = new WeakMap<Nested & object, Tensor>();
 function of_other(window: Window, then: Tensor): Window[] {
   const fits = then.shape.length === window.tensor.shape.length && window.lead.every((i, d) => i < (then.shape[d] ?? 0));
   const all = fits ? [window_of(then, window.lead, window.title)] : windows_of(then, (i) => `head ${i + 1}`);
-  return all.map((one) => ({ ...one, title: `the other: ${one.title}` }));
+  return all.map((one) => ({ ...one, title: `before: ${one.title}` }));
 }
 
 function two_windows(window: Window, other: Walk): { windows: Window[]; line: string } {
@@ -64,7 +64,7 @@ export function pair_panel(walk: Walk, other: Walk, chosen: string): TemplateRes
     <table class="terms">
       <tbody>
         ${line("this run", number_text(now))}
-        ${comparable ? [line("the other", number_text(then)), line("difference", change_text(now, then))] : []}
+        ${comparable ? [line("before", number_text(then)), line("difference", change_text(now, then))] : []}
       </tbody>
     </table>
   </section>`;

@@ -1,0 +1,80 @@
+// A pyramid of block averages: which cell lies where, and its tiles as pictures.
+import { type Colors, heat, type Rgb } from "../colors";
+import type { HeadMap, MapLevel } from "../explanation";
+
+const kLargestByte = 254; // 255 is not a number
+
+// A byte is the root of a mean as a part of the largest one.
+export function mean_of(byte: number, largest: number): number {
+  return byte > kLargestByte ? NaN : largest * (byte / kLargestByte) ** 2;
+}
+
+export function byte_at(level: MapLevel, tile: number, row: number, column: number): number {
+  const across = Math.ceil(level.columns / tile);
+  const [y, x] = [Math.floor(row / tile), Math.floor(column / tile)];
+  const width = Math.min(tile, level.columns - x * tile);
+  return (level.tiles[y * across + x] as Uint8Array)[(row % tile) * width + (column % tile)] as number;
+}
+
+// The numbers that part `at` of `parts` equal ones holds, of `count`: from and to.
+export function numbers_of(at: number, parts: number, count: number): [number, number] {
+  return [Math.ceil((at * count) / parts), Math.ceil(((at + 1) * count) / parts) - 1];
+}
+
+// Those of a cell, of which a level above the finest joins 2^level parts.
+export function numbers_under(at: number, level: number, parts: number, count: number): [number, number] {
+  const from = at * 2 ** level;
+  const to = Math.min(from + 2 ** level, parts) - 1;
+  return [numbers_of(from, parts, count)[0], numbers_of(to, parts, count)[1]];
+}
+
+// The means of a level as rows of numbers.
+export function means_of(level: MapLevel, tile: number): number[][] {
+  return Array.from({ length: level.rows }, (_, row) =>
+    Array.from({ length: level.columns }, (_x, column) => mean_of(byte_at(level, tile, row, column), level.largest)),
+  );
+}
+
+function palette(colors: Colors): Uint32Array {
+  const words = new Uint32Array(256);
+  const word = ([r, g, b]: Rgb): number => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
+  for (let byte = 0; byte < 256; ++byte) words[byte] = word(heat(colors, mean_of(byte, 1)));
+  return words;
+}
+
+// The tiles of one head as canvases of a pixel a cell, painted once each.
+export class Tiles {
+  private readonly painted = new Map<string, HTMLCanvasElement>();
+  private readonly words: Uint32Array;
+
+  constructor(
+    readonly head: HeadMap,
+    readonly tile: number,
+    colors: Colors,
+  ) {
+    this.words = palette(colors);
+  }
+
+  has(level: number, at: number): boolean {
+    return this.painted.has(`${level} ${at}`);
+  }
+
+  canvas(level: number, at: number): HTMLCanvasElement {
+    const name = `${level} ${at}`;
+    const before = this.painted.get(name);
+    if (before) return before;
+    const { rows, columns, tiles } = this.head.levels[level] as MapLevel;
+    const across = Math.ceil(columns / this.tile);
+    const canvas = document.createElement("canvas");
+    canvas.width = Math.min(this.tile, columns - (at % across) * this.tile);
+    canvas.height = Math.min(this.tile, rows - Math.floor(at / across) * this.tile);
+    const context = canvas.getContext("2d") as CanvasRenderingContext2D;
+    const image = context.createImageData(canvas.width, canvas.height);
+    const pixels = new Uint32Array(image.data.buffer);
+    const bytes = tiles[at] as Uint8Array;
+    for (let i = 0; i < pixels.length; ++i) pixels[i] = this.words[bytes[i] as number] as number;
+    context.putImageData(image, 0, 0);
+    this.painted.set(name, canvas);
+    return canvas;
+  }
+}
