@@ -25,7 +25,7 @@ TEST(FillMask, AgreesWithThePipelineOfTransformers) {
     for (std::size_t m = 0; m < found.size(); ++m) {
       ASSERT_EQ(found[m].size(), 5u);
       for (std::size_t i = 0; i < 5; ++i) {
-        EXPECT_EQ(found[m][i].label, each["masks"][m][i]["token_str"]);
+        EXPECT_EQ(found[m][i].label, each["masks"][m][i]["token_str"].get<std::string>());
         EXPECT_NEAR(found[m][i].probability, each["masks"][m][i]["score"].get<double>(), 1e-5);
       }
     }

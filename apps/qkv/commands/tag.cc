@@ -77,6 +77,8 @@ void add_tag(Command& program) {
   Command& command = program.add_command(
       "tag",
       "Label the words of texts, from the command line or one per line on standard input: names, parts of speech");
+  command.add_examples({{"Names in a text", "qkv tag --model dslim/bert-base-NER 'Ada Lovelace was born in London.'"},
+                        {"Each line of a file, as JSON", "qkv tag --model dslim/bert-base-NER --json < texts.txt"}});
   const auto request = std::make_shared<TagRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),

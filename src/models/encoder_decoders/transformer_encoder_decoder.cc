@@ -205,8 +205,8 @@ Tensor TransformerEncoderDecoder::logits(const PairBatch& batch, const EncoderDe
 
 LossSum TransformerEncoderDecoder::loss(const PairBatch& batch) const {
   Tensor unpacked;
-  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_.value, unpacked), decode(batch, {}, nullptr),
-                                         batch.target, {.excluded = excluded(config_)});
+  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_.value, unpacked),
+                                         decode(batch, {}, nullptr), batch.target, {.excluded = excluded(config_)});
   return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
 }
 
