@@ -61,10 +61,8 @@ void answer(const AnswerRequest& request) {
 void add_answer(Command& program) {
   Command& command = program.add_command("answer", "Find the part of a text that answers a question");
   command.add_examples(
-      {{"The answer in a text",
-        "qkv answer --model deepset/roberta-base-squad2 --question 'Who sat?' --text 'The cat sat on the mat.'"},
-       {"The three best ones in a file",
-        "qkv answer --model deepset/roberta-base-squad2 --question 'Who sat?' --top 3 < text.txt"}});
+      {{"The answer in a text", "qkv answer --model ORG/NAME --question 'Who sat?' --text 'The cat sat.'"},
+       {"The three best ones in a file", "qkv answer --model ORG/NAME --question 'Who sat?' --top 3 < text.txt"}});
   const auto request = std::make_shared<AnswerRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),
