@@ -117,7 +117,7 @@ class Generator(Model):
         first that holds it. ValueError for a text with fewer than two tokens.
         """
         single = isinstance(texts, str)
-        found = self._core.score([texts] if single else list(texts), self.threads if threads is None else threads)
+        found = self._core.score(_list_of(texts), self.threads if threads is None else threads)
         results = [ScoredText(**each) for each in found]
         return results[0] if single else results
 

@@ -141,7 +141,7 @@ struct Generator::Session {
     kept.ids.insert(kept.ids.end(), text.ids.begin(), text.ids.end());
     kept.written = std::ssize(start.written.tokens) + std::ssize(text.ids);
     kept.log_probability = text.log_probability;
-    kept.cache.reorder(std::vector<std::int64_t>{0}, std::vector{std::ssize(kept.ids) - 1});
+    kept.cache.reorder(std::vector<std::int64_t>{0}, std::vector<std::int64_t>{std::ssize(kept.ids) - 1});
     write_safetensors(path, session_file(kept, fingerprint));
   }
 
