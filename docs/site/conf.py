@@ -33,3 +33,8 @@ autoapi_add_toctree_entry = False
 autoapi_keep_files = True
 # Array is in qkv and in qkv.arrays; each header opens namespace qkv; modules import each other's types.
 suppress_warnings = ["ref.python", "duplicate_declaration.cpp", "autoapi.python_import_resolution"]
+
+
+def setup(app):
+    # A module of the name of its function, which qkv.torch has.
+    app.connect("autoapi-skip-member", lambda app, what, name, obj, skip, options: skip or (what, name) == ("module", "qkv.torch.whole"))

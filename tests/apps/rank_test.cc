@@ -134,7 +134,7 @@ TEST(AnswerQuestions, BestFirstInLinesAndJson) {
       EXPECT_NEAR(found["score"].get<double>(), said["score"].get<double>(), 1e-5);
       found["score"] = said["score"];
       EXPECT_EQ(found, said);
-      EXPECT_EQ(lines[i].substr(lines[i].find('\t') + 1), said["answer"]);
+      EXPECT_EQ(lines[i].substr(lines[i].find('\t') + 1), said["answer"].get<std::string>());
     }
   }
   const Surroundings two_lines{.input = "a\ncat\n"};
