@@ -4,6 +4,7 @@
 #include "lab/models/recurrent_encoder_decoder.h"
 #include "lab/models/recurrent_folder.h"
 #include "models/model_kinds.h"
+#include "train/config/run_identity.h"
 
 namespace qkv {
 namespace {

@@ -8,6 +8,7 @@
 #include "train/config/classifier_config.h"
 #include "train/config/run_identity.h"
 #include "train/data/labelled_pictures.h"
+#include "train/trained_with.h"
 
 namespace qkv {
 namespace {
@@ -15,34 +16,14 @@ namespace {
 using training::ClassifierConfig;
 using training::PictureFiles;
 
-// The model with the options of its training.
-class TrainedVit : public TrainableOn<LabelledPictures> {
- public:
-  TrainedVit(Vit& model, const ClassifierConfig& config) : model_(model), config_(config) {}
-
-  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_.update(updater); }
-  std::string metric_name() const override { return "accuracy"; }
-  LossSum loss(const LabelledPictures& batch) const override { return model_.loss(batch); }
-  LossSum backward(const LabelledPictures& batch, std::uint64_t dropout_seed) override {
-    return model_.backward(
-        batch, {.dropout = config_.dropout, .label_smoothing = config_.label_smoothing, .seed = dropout_seed});
-  }
-
- private:
-  Vit& model_;
-  const ClassifierConfig& config_;
-};
-
 std::map<std::string, std::string> identity_of_classifier(const ClassifierConfig& config) {
-  const auto number = [](auto value) { return fmt::format("{}", static_cast<std::int64_t>(value)); };
   const VitConfig& model = config.model;
   std::string labels;
   for (const std::string& label : model.labels) labels += label + "\n";
-  return {{"picture", number(config.picture)},      {"patch", number(config.patch)},
-          {"model_dim", number(model.model_dim)},   {"heads", number(model.heads)},
-          {"ff_dim", number(model.ff_dim)},         {"layers", number(model.layers)},
-          {"activation", number(model.activation)}, {"classes", labels}};
+  return {{"picture", training::as_identity(config.picture)},      {"patch", training::as_identity(config.patch)},
+          {"model_dim", training::as_identity(model.model_dim)},   {"heads", training::as_identity(model.heads)},
+          {"ff_dim", training::as_identity(model.ff_dim)},         {"layers", training::as_identity(model.layers)},
+          {"activation", training::as_identity(model.activation)}, {"classes", labels}};
 }
 
 }  // namespace
@@ -58,7 +39,7 @@ TrainingResult train_classifier(const TrainClassifierFiles& files, const Trainin
   config.model.labels = train_pictures.labels;
   Vit model =
       Vit::initial(config.model, config.training.seed, with_precision(WeightStorage::full, config.training.precision));
-  TrainedVit trained(model, config);
+  training::TrainedWith<LabelledPictures, Vit, ClassifierConfig> trained(model, config, "accuracy");
   const Tensor dark = processor.process(Tensor::zeros({1, 1, 3}, Dtype::u8));
   const std::vector<float> black(dark.data<float>(), dark.data<float>() + 3);
   TrainingOptions all_options = options;

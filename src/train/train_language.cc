@@ -16,6 +16,7 @@
 #include "train/config/run_identity.h"
 #include "train/data/documents.h"
 #include "train/data/vocabulary.h"
+#include "train/trained_with.h"
 
 namespace qkv {
 namespace {
@@ -26,24 +27,6 @@ using training::LanguageConfig;
 using training::Vocabulary;
 
 constexpr const char* kOwnTokenizer = "tokenizer.json";
-
-// The model with the options of its training.
-class TrainedLanguageModel : public TrainableOn<TokenTargets> {
- public:
-  TrainedLanguageModel(LanguageModel& model, const LanguageConfig& config) : model_(model), config_(config) {}
-
-  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_.update(updater); }
-  LossSum loss(const TokenTargets& batch) const override { return model_.loss(batch); }
-  LossSum backward(const TokenTargets& batch, std::uint64_t dropout_seed) override {
-    return model_.backward(
-        batch, {.dropout = config_.dropout, .label_smoothing = config_.label_smoothing, .seed = dropout_seed});
-  }
-
- private:
-  LanguageModel& model_;
-  const LanguageConfig& config_;
-};
 
 // As the tokenizer has them, the end token before each.
 std::vector<std::vector<std::int32_t>> tokens_of(const std::vector<Document>& documents, const Tokenizer& tokenizer) {
@@ -84,9 +67,8 @@ LanguageModel begin_language(const TrainLanguageFiles& files, const LanguageConf
 TrainingResult train_language(const TrainLanguageFiles& files, const TrainingOptions& options) {
   const StopScope stop(options.stop);
   LanguageConfig config = training::read_language_training(files.config);
-  const std::string given =
-      files.tokenizer.empty() && !files.from.empty() ? files.from + "/" + kOwnTokenizer : files.tokenizer;
-  Vocabulary vocabulary(files.out, kOwnTokenizer, given, EndTokenPlace::before);
+  Vocabulary vocabulary(files.out, kOwnTokenizer, training::given_tokenizer(files.tokenizer, files.from, kOwnTokenizer),
+                        EndTokenPlace::before);
   const std::vector<std::string> reserved = vocabulary.tokenizer().special_tokens();
   const std::vector<Document> train_documents = training::read_documents(files.train, reserved, files.lines),
                               valid_documents = training::read_documents(files.valid, reserved, files.lines);
@@ -115,10 +97,10 @@ TrainingResult train_language(const TrainLanguageFiles& files, const TrainingOpt
   const DocumentExamples valid_examples(std::move(valid_tokens), valid_bytes, config.model.positions,
                                         scoring_stride(config.model.positions));
   LanguageModel model = begin_language(files, config);
-  TrainedLanguageModel trained(model, config);
+  training::TrainedWith<TokenTargets, LanguageModel, LanguageConfig> trained(model, config);
   TrainingOptions all_options = options;
   all_options.identity = {{"model", config_text(model.config())}, {"tokenizer", vocabulary.checksum()}};
-  if (!vocabulary.is_given()) all_options.identity[training::kVocabKey] = fmt::format("{}", config.vocab);
+  if (!vocabulary.is_given()) all_options.identity[training::kVocabKey] = training::as_identity(config.vocab);
   if (!files.from.empty()) all_options.identity["from"] = training::checksum_of_weights(files.from);
   all_options.settings = training::settings_of(config);
   all_options.write_model = [&] {

@@ -39,10 +39,6 @@ using training::Vocabulary;
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr const char* kTargetTokenizerFile = "target_tokenizer.json";
 
-std::string given_tokenizer(const TrainTranslatorFiles& files, const std::string& option, const std::string& name) {
-  return option.empty() && !files.from.empty() ? files.from + "/" + name : option;
-}
-
 // The one of both sides; or that of the source side, then that of the target side.
 std::vector<Vocabulary> find_vocabularies(const TrainTranslatorFiles& files, Vocabularies sides) {
   if (sides == Vocabularies::shared && !files.target_tokenizer.empty()) {
@@ -50,31 +46,13 @@ std::vector<Vocabulary> find_vocabularies(const TrainTranslatorFiles& files, Voc
            files.target_tokenizer);
   }
   std::vector<Vocabulary> all;
-  all.emplace_back(files.out, kTokenizerFile, given_tokenizer(files, files.tokenizer, kTokenizerFile));
+  all.emplace_back(files.out, kTokenizerFile, training::given_tokenizer(files.tokenizer, files.from, kTokenizerFile));
   if (sides == Vocabularies::separate) {
     all.emplace_back(files.out, kTargetTokenizerFile,
-                     given_tokenizer(files, files.target_tokenizer, kTargetTokenizerFile));
+                     training::given_tokenizer(files.target_tokenizer, files.from, kTargetTokenizerFile));
   }
   return all;
 }
-
-// The model with the options of its training.
-class TrainedTranslator : public TrainableOn<PairBatch> {
- public:
-  TrainedTranslator(EncoderDecoder& model, const TrainConfig& config) : model_(model), config_(config) {}
-
-  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_.update(updater); }
-  LossSum loss(const PairBatch& batch) const override { return model_.loss(batch); }
-  LossSum backward(const PairBatch& batch, std::uint64_t dropout_seed) override {
-    return model_.backward(
-        batch, {.dropout = config_.dropout, .label_smoothing = config_.label_smoothing, .seed = dropout_seed});
-  }
-
- private:
-  EncoderDecoder& model_;
-  const TrainConfig& config_;
-};
 
 // The model that training begins with: random weights, or those of the folder.
 std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const TrainConfig& config) {
@@ -149,7 +127,7 @@ TrainingResult train_translator(const TrainTranslatorFiles& files, const Trainin
                        config.model->own_type()));
   }
 
-  TrainedTranslator trained(*model, config);
+  training::TrainedWith<PairBatch, EncoderDecoder, TrainConfig> trained(*model, config);
   TrainingOptions all_options = options;
   all_options.identity = config.model->identity();
   for (const Vocabulary& own : vocabularies) all_options.identity[fs::path(own.name()).stem()] = own.checksum();

@@ -34,14 +34,8 @@ std::vector<ConfigKey<ClassifierConfig>> make_classifier_keys() {
       K::choice(
           {"model", "activation", "-", "Function between the two matrices of a feed-forward layer."},
           [](C& c) -> auto& { return c.model.activation; }, activation_names()),
-      K::number(
-          {"model", "dropout", "probability",
-           "Share of elements set to 0 during training: in embeddings, attention weights, activations and outputs of "
-           "sublayers."},
-          [](C& c) -> auto& { return c.dropout; }, 1),
-      K::choice({"model", "dtype", "-", "Type of the weights in the finished model."},
-                [](C& c) -> auto& { return c.dtype; },
-                {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}),
+      dropout_key<C>(),
+      dtype_key<C>(),
 
       K::integer(
           {"pictures", "largest", "-", "The number in a CSV file that is white; 0 is black."},

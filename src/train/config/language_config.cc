@@ -38,14 +38,8 @@ std::vector<ConfigKey<LanguageConfig>> make_language_keys() {
       K::integer(
           {"model", "positions", "tokens", "Longest sequence that the model can take."},
           [](C& c) -> auto& { return c.model.positions; }, 2, kMaxLayerSize),
-      K::number(
-          {"model", "dropout", "probability",
-           "Share of elements set to 0 during training: in embeddings, attention weights, activations and outputs of "
-           "sublayers."},
-          [](C& c) -> auto& { return c.dropout; }, 1),
-      K::choice({"model", "dtype", "-", "Type of the weights in the finished model."},
-                [](C& c) -> auto& { return c.dtype; },
-                {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}),
+      dropout_key<C>(),
+      dtype_key<C>(),
       K::size(
           {"tokenizer", "vocab", "tokens", "Size of the vocabulary learned from the training texts."},
           [](C& c) -> auto& { return c.vocab; }, kRequired),

@@ -36,6 +36,11 @@ std::map<std::string, std::string> settings_of(const Config& config) {
   return settings;
 }
 
+template <class Number>
+std::string as_identity(Number number) {
+  return std::to_string(static_cast<std::int64_t>(number));
+}
+
 // Of the weights that a folder holds.
 std::string checksum_of_weights(const std::string& folder);
 

@@ -8,6 +8,7 @@
 
 #include "io/json/json_document.h"
 #include "models/model_config.h"
+#include "train/config/run_identity.h"
 #include "train/config/training_keys.h"
 
 namespace qkv::training {
@@ -29,14 +30,10 @@ void add_common_keys(std::vector<TrainKey>& keys) {
   using C = TrainConfig;
   using K = KeysOf<C>;
   std::vector<TrainKey> own{
-      K::number(
-          {"model", "dropout", "probability",
-           "Share of elements set to 0 during training: in embeddings, attention weights, activations and outputs of "
-           "sublayers; of a recurrent model in embeddings, between layers and before the projection."},
-          [](C& c) -> auto& { return c.dropout; }, 1),
-      K::choice({"model", "dtype", "-", "Type of the weights in the finished model."},
-                [](C& c) -> auto& { return c.dtype; },
-                {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}),
+      dropout_key<C>(
+          "Share of elements set to 0 during training: in embeddings, attention weights, activations and outputs of "
+          "sublayers; of a recurrent model in embeddings, between layers and before the projection."),
+      dtype_key<C>(),
 
       K::size(
           {"tokenizer", "vocab", "tokens", "Size of the vocabulary learned from the training pairs."},

@@ -65,11 +65,6 @@ class TrainedModelOf : public TrainedModel {
   Config config{.positions = 512};
 };
 
-template <class Number>
-std::string as_identity(Number number) {
-  return std::to_string(static_cast<std::int64_t>(number));
-}
-
 enum class LongPairs { leave_out, truncate };
 enum class Vocabularies { shared, separate };  // of source and target
 

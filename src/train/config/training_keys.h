@@ -8,6 +8,21 @@
 
 namespace qkv::training {
 
+// Keys of "model", for where a config lists them. Config: has dropout and dtype.
+template <class Config>
+ConfigKey<Config> dropout_key(const char* meaning =
+                                  "Share of elements set to 0 during training: in embeddings, attention weights, "
+                                  "activations and outputs of sublayers.") {
+  return KeysOf<Config>::number(
+      {"model", "dropout", "probability", meaning}, [](Config& c) -> auto& { return c.dropout; }, 1);
+}
+template <class Config>
+ConfigKey<Config> dtype_key() {
+  return KeysOf<Config>::choice({"model", "dtype", "-", "Type of the weights in the finished model."},
+                                [](Config& c) -> auto& { return c.dtype; },
+                                {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}});
+}
+
 // Config: has a TrainingConfig `training` and a label_smoothing.
 template <class Config>
 void add_training_keys(std::vector<ConfigKey<Config>>& keys) {

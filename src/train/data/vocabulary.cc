@@ -17,6 +17,10 @@ constexpr const char* kUnknown = "<unk>";
 
 }  // namespace
 
+std::string given_tokenizer(const std::string& file, const std::string& from, const std::string& name) {
+  return file.empty() && !from.empty() ? from + "/" + name : file;
+}
+
 Vocabulary::Vocabulary(const std::string& out, const std::string& name, const std::string& given, EndTokenPlace place)
     : name_(name),
       path_(given.empty() ? out + "/" + name : given),
