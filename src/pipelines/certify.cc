@@ -168,8 +168,8 @@ std::string with_folder(const std::string& folder, WeightStorage storage, const 
   if (LanguageModel::is_in(folder)) return f(Generator::load(folder, storage));
   if (TextsWithHead::is_in(folder)) return f(TextsWithHead::load(folder, storage));
   if (!Vit::is_in(folder)) return f(Embedder::load(folder, storage));
-  const bool kept = storage == WeightStorage::full || storage == WeightStorage::reduced;
-  refuse_unless(kept, "fingerprint", "Vision Transformers keep weights as f32 alone, or for precision reduced");
+  const bool kept = storage == WeightStorage::full || precision_of(storage) != Precision::exact;
+  refuse_unless(kept, "fingerprint", "Vision Transformers keep weights as f32 alone, or for a reduced precision");
   Vit model = Vit::load(folder, storage);
   const bool classifies =
       !model.config().labels.empty() && std::filesystem::exists(folder + "/preprocessor_config.json");
