@@ -88,8 +88,8 @@ struct TrainRequest {
   TrainTranslatorFiles files{};
   bool change = false;
 
-  // UsageError for what the kind that the config trains has no use for.
-  void expect_useful() const {
+  // What the config trains; UsageError for options that it has no use for.
+  TrainedKind kind() const {
     const TrainedKind kind = trained_kind(files.config);
     const bool text = kind != TrainedKind::pictures, pairs = kind == TrainedKind::translator;
     struct Option {
@@ -105,6 +105,7 @@ struct TrainRequest {
       throw UsageError(option.name, text ? "is for translation models; the config has another \"kind\""
                                          : "is for models of text; the config has \"pictures\"");
     }
+    return kind;
   }
 };
 
@@ -123,14 +124,13 @@ void run(const TrainRequest& request) {
   const TrainTranslatorFiles& files = request.files;
   TrainingResult result;
   std::string memory;
+  const TrainedKind kind = request.kind();
   {
     ProgressBar bar;
     const TrainingOptions options{.observer = &bar, .stop = interruption(), .change = request.change};
-    request.expect_useful();
     result = train_files(files, options);
     if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
-  const TrainedKind kind = trained_kind(files.config);
   note_written(files.out, kind == TrainedKind::pictures   ? "qkv classify --model opens it"
                           : kind == TrainedKind::language ? "qkv generate --model opens it"
                                                           : "qkv translate --model opens it");
