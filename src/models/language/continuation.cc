@@ -18,6 +18,9 @@ std::int64_t next_chunk(std::int64_t left, std::int64_t chunk) {
   return left - wanted == 1 ? left : wanted;
 }
 
+// `rows` rises.
+bool holds_row(const std::vector<std::size_t>& rows, std::size_t row) { return std::ranges::binary_search(rows, row); }
+
 }  // namespace
 
 // The prompts, and what generate() adds to them.
@@ -145,7 +148,7 @@ class LanguageModel::Continuation final : public NextTokens {
   std::vector<Sharer> find_sharers(const std::vector<std::size_t>& reading) const {
     std::vector<std::size_t> sources;
     for (std::size_t r = 0; !has_windows_ && r < rows_.size(); ++r) {  // a window has dropped beginnings
-      if (std::ranges::find(reading, r) == reading.end()) sources.push_back(r);
+      if (!holds_row(reading, r)) sources.push_back(r);
     }
     std::vector<Sharer> sharers;
     for (const std::size_t row : reading) {
@@ -253,7 +256,7 @@ class LanguageModel::Continuation final : public NextTokens {
     std::size_t begin = 0;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       const auto length = static_cast<std::size_t>(lengths[r]);
-      const bool is_reading = std::ranges::find(reading, r) != reading.end();
+      const bool is_reading = holds_row(reading, r);
       runs.add(tokens.subspan(begin, is_reading ? 0 : length), rows_[r].read);
       begin += length;
       const std::int64_t before = is_reading ? rows_[r].read - lengths[r] : rows_[r].read;
@@ -265,7 +268,7 @@ class LanguageModel::Continuation final : public NextTokens {
     Tensor hidden = read(runs, CacheQueries::singly);
     std::int64_t row = 0;
     for (const Row& place : places_) {
-      if (std::ranges::find(reading, static_cast<std::size_t>(place.sequence)) != reading.end()) continue;
+      if (holds_row(reading, static_cast<std::size_t>(place.sequence))) continue;
       give_weights(place.prompt, row++, place.read);
     }
     return hidden;
@@ -278,7 +281,7 @@ class LanguageModel::Continuation final : public NextTokens {
     Tensor all = Tensor::uninitialized({std::ssize(places_), model_.config_.model_dim});
     std::int64_t prompt = 0, token = 0, row = 0;
     for (const Row& place : places_) {
-      const bool is_reading = std::ranges::find(reading, static_cast<std::size_t>(place.sequence)) != reading.end();
+      const bool is_reading = holds_row(reading, static_cast<std::size_t>(place.sequence));
       std::int64_t& from = is_reading ? prompt : token;
       convert((is_reading ? behind_prompts : behind_tokens).view().slice(0, from, from + 1),
               all.view().slice(0, row, row + 1));
