@@ -17,6 +17,7 @@
 #include "command_line.h"
 #include "qkv/error.h"
 #include "qkv/pipelines/certify.h"
+#include "qkv/pipelines/fingerprint.h"
 #include "signals.h"
 
 namespace qkv::app {
@@ -66,6 +67,12 @@ std::string_view about_default_model() {
   return "The model that comes with qkv learned from everyday phrases, messages of programs and Bible verses alone: "
          "other texts it often gets wrong.";
 }
+
+std::string model_fingerprint(const Translator& translator) {
+  return fingerprint(translator, {.stop = interruption()});
+}
+
+std::string model_fingerprint(const Generator& generator) { return fingerprint(generator, {.stop = interruption()}); }
 
 std::string model_fingerprint(const std::string& folder, WeightStorage storage) {
   return fingerprint_of_folder(folder, storage, {.stop = interruption()});

@@ -8,6 +8,8 @@
 
 #include "qkv/explain/explain.h"
 #include "qkv/matmul.h"
+#include "qkv/pipelines/generator.h"
+#include "qkv/pipelines/translator.h"
 
 namespace qkv::app {
 
@@ -19,7 +21,10 @@ std::string default_model();
 // What it learned from, in a sentence; empty if QKV_MODEL chooses it.
 std::string_view about_default_model();
 
-// What fixes the bits of a folder's model (qkv/pipelines/certify.h). Pages, which have no time for it, say nothing.
+// What fixes the bits of a model, or of what a folder holds (qkv/pipelines/certify.h). Pages, which have no time for
+// it, say nothing.
+std::string model_fingerprint(const Translator& translator);
+std::string model_fingerprint(const Generator& generator);
 std::string model_fingerprint(const std::string& folder, WeightStorage storage);
 
 // The phrase book of `qkv compare`: ../share/qkv/phrases.es.tsv. IoError alike.

@@ -21,6 +21,7 @@
 #include "train/config/train_config.h"
 #include "train/data/training_pairs.h"
 #include "train/data/vocabulary.h"
+#include "train/trained_with.h"
 
 namespace qkv {
 namespace {

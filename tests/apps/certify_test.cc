@@ -1,4 +1,6 @@
 // qkv certify, and the fingerprints that other commands print.
+#include <algorithm>
+
 #include "apps/program.h"
 #include "qkv/files.h"
 #include "qkv/target.h"
@@ -61,6 +63,20 @@ TEST(CertifyCommand, EmbedAndInfoPrintTheFingerprint) {
   EXPECT_FALSE(holds(run_program("info").out, "fingerprint"));
   const Json embedding = Json::parse(run_program("embed --json --model " + kEmbedder, {.input = "a\n"}).out);
   EXPECT_EQ(embedding.at("fingerprint"), fingerprint);
+}
+
+// The texts are those of the model with these options.
+TEST(CertifyCommand, WaysAreThoseOfTheModelAsItRuns) {
+  std::vector<std::string> digests;
+  for (const std::string options : {"", " --weights int8", " --precision reduced"}) {
+    const std::string line = "certify --json --ways 2 --model @tests/golden/language/llama" + options;
+    const Json ways = Json::parse(run_program(line).out).at("ways");
+    EXPECT_GE(ways.size(), 12u);
+    for (const Json& way : ways) EXPECT_EQ(way.at("digest"), ways[0].at("digest")) << way.at("name") << options;
+    digests.push_back(ways[0].at("digest"));
+  }
+  std::ranges::sort(digests);
+  EXPECT_EQ(std::ranges::unique(digests).begin(), digests.end());
 }
 
 std::string fingerprint_by_info(const Folder& folder, const std::string& options) {

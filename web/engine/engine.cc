@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iostream>
 #include <optional>
+#include <stdexcept>
 #include <vector>
 
 #include "apps/qkv/commands.h"
@@ -14,6 +15,8 @@
 #include "apps/qkv/signals.h"
 #include "apps/qkv/surroundings.h"
 #include "explain/show/report_page.h"
+#include "qkv/train/train_classifier.h"
+#include "qkv/train/train_language.h"
 
 namespace qkv::app {
 
@@ -35,10 +38,24 @@ WorkingLine::~WorkingLine() = default;
 std::int64_t columns_of_output(std::int64_t otherwise) { return otherwise; }
 TextStyle text_style() { return {}; }
 std::string_view about_default_model() { return {}; }
+std::string model_fingerprint(const Translator&) { return {}; }
+std::string model_fingerprint(const Generator&) { return {}; }
 std::string model_fingerprint(const std::string&, WeightStorage) { return {}; }
 std::string default_model() { return "/model"; }
 
 }  // namespace qkv::app
+
+namespace qkv {
+
+// A page trains translators alone.
+TrainingResult train_language(const TrainLanguageFiles&, const TrainingOptions&) {
+  throw std::invalid_argument("train: a page trains translators alone; use the program for a language model");
+}
+TrainingResult train_classifier(const TrainClassifierFiles&, const TrainingOptions&) {
+  throw std::invalid_argument("train: a page trains translators alone; use the program for a classifier");
+}
+
+}  // namespace qkv
 
 namespace qkv::inline explaining {
 

@@ -21,8 +21,7 @@ struct AnswerRequest {
   std::string model{};
   std::string question{};
   std::optional<std::string> context{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   bool json = false;
   TextLineOptions lines{};
   AnswerOptions options{};
@@ -38,8 +37,7 @@ std::string read_context(const TextLineOptions& options) {
 void answer(const AnswerRequest& request) {
   const std::string question = text_of_option("--question", request.question, request.lines);
   std::string context = request.context ? text_of_option("--text", *request.context, request.lines) : "";
-  const QuestionAnswerer answerer =
-      QuestionAnswerer::load(find_model(request.model), storage_of(request.weights, request.precision));
+  const QuestionAnswerer answerer = QuestionAnswerer::load(find_model(request.model), request.storage.of_model());
   if (!request.context) context = read_context(request.lines);
   AnswerOptions options = request.options;
   options.stop = interruption();
@@ -76,7 +74,7 @@ void add_answer(Command& program) {
        {"--impossible", flag(request->options.handle_impossible_answer), "No answer is an answer, too: an empty one"},
        {"--json", flag(request->json), "Write one JSON object per line, with offsets in characters"}});
   command.add(line_options(request->lines));
-  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
+  command.add(storage_options(request->storage));
   command.on_run([request] { answer(*request); });
 }
 

@@ -25,8 +25,7 @@ namespace {
 
 struct CertifyRequest {
   std::string model{}, expected{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   bool json = false;
   std::optional<std::int64_t> ways{};  // prompts
 };
@@ -55,14 +54,14 @@ Certified computed(const CertifyRequest& request) {
     of_option("--expect", [&] { return difference_of_certificates(request.expected, request.expected); });
   }
   if (!request.model.empty()) {
-    found.certificate = certificate(find_model(request.model), storage_of(request.weights, request.precision), options);
+    found.certificate = certificate(find_model(request.model), request.storage.of_model(), options);
     if (!request.expected.empty()) {
       found.difference = difference_of_certificates(found.certificate, request.expected);
     }
   }
   found.cases = certify(options);
   if (request.ways) {
-    const Generator generator = Generator::load(find_language_model(request.model), request.weights);
+    const Generator generator = Generator::load(find_language_model(request.model), request.storage.of_model());
     const auto file = std::filesystem::temp_directory_path() / fmt::format("qkv_{}.session", getpid());
     found.ways = ways_of_writing(generator, static_cast<std::size_t>(*request.ways), file.string(), options);
   }
@@ -120,7 +119,7 @@ void add_certify(Command& program) {
         "in company, in another order, resumed, with drafts, on 1, 2 and 5 threads ...; one SHA-256 for each",
         needs("--model")},
        {"--json", flag(request->json), "print one JSON object"}});
-  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
+  command.add(storage_options(request->storage));
   command.on_run([request] {
     const Certified found = computed(*request);
     request->json ? print_json(found) : print_text(found);

@@ -32,7 +32,7 @@ struct ClassifyRequest {
   std::string data{};
   std::int64_t largest = 255;
   std::int64_t top = 3;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};  // without other weights
   bool json = false;
 };
 
@@ -105,8 +105,7 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
 void classify_texts(const ClassifyRequest& request) {
   std::vector<std::string> texts;
   for (const std::string& each : request.texts) texts.push_back(text_of_option("text", each));
-  const TextClassifier classifier =
-      TextClassifier::load(find_model(request.model), storage_of(WeightStorage::full, request.precision));
+  const TextClassifier classifier = TextClassifier::load(find_model(request.model), request.storage.of_model());
   for (const std::string& each : texts) {
     check_interruption();
     print_classes("text", each, classifier.classify(each, request.top, {.stop = interruption()}), request.json);
@@ -117,8 +116,7 @@ void classify(const ClassifyRequest& request) {
   const bool pictures = !request.images.empty() || !request.data.empty();
   if (pictures != request.texts.empty()) throw UsageError("give either texts, or --image or --data");
   if (!pictures) return classify_texts(request);
-  const PictureClassifier classifier =
-      PictureClassifier::load(find_model(request.model), storage_of(WeightStorage::full, request.precision));
+  const PictureClassifier classifier = PictureClassifier::load(find_model(request.model), request.storage.of_model());
   for (const std::string& image : request.images) {
     check_interruption();
     print_classes("image", image, classifier.classify(read_picture(image), request.top, {.stop = interruption()}),
@@ -149,7 +147,7 @@ void add_classify(Command& program) {
         needs("--data")},
        {"--top", size(request->top), "Number of classes to print of each, most probable first (default: 3)"},
        {"--json", flag(request->json), "Write one JSON object per line"}});
-  command.add({model_precision_option(request->precision), threads_option()});
+  command.add({model_precision_option(request->storage.precision), threads_option()});
   command.on_run([request] { classify(*request); });
 }
 

@@ -20,8 +20,7 @@ namespace {
 
 struct EmbedRequest {
   std::string model{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   bool json = false;
   TextLineOptions lines{};
 };
@@ -48,7 +47,7 @@ void write_embedding(const float* values, std::int64_t count, std::int64_t cut, 
 }
 
 void embed(const EmbedRequest& request) {
-  const Embedder embedder = Embedder::load(find_model(request.model), storage_of(request.weights, request.precision));
+  const Embedder embedder = Embedder::load(find_model(request.model), request.storage.of_model());
   const std::string fingerprinted = request.json ? fingerprint(embedder, {.stop = interruption()}) : "";
   std::ios::sync_with_stdio(false);
   CutTexts all_cut;
@@ -82,7 +81,7 @@ void add_embed(Command& program) {
         "Write one {\"embedding\": [...], \"fingerprint\": ...} per line, with \"cut\": N if the last N tokens did not "
         "fit the model"}});
   command.add(line_options(request->lines));
-  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
+  command.add(storage_options(request->storage));
   command.on_run([request] { embed(*request); });
 }
 

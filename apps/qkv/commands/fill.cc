@@ -18,15 +18,14 @@ namespace {
 struct FillRequest {
   std::string model{};
   std::string text{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   std::int64_t top = 5;
   bool json = false;
 };
 
 void fill(const FillRequest& request) {
   const std::string masked = text_of_option("--text", request.text);
-  const FillMask model = FillMask::load(find_model(request.model), storage_of(request.weights, request.precision));
+  const FillMask model = FillMask::load(find_model(request.model), request.storage.of_model());
   for (const auto& words : model.fill(masked, request.top, {.stop = interruption()})) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     std::string line;
@@ -51,7 +50,7 @@ void add_fill(Command& program) {
        {"--text", text(request->text, "TEXT"), "A text with [MASK] or <mask>, as its tokenizer has it", required()},
        {"--top", size(request->top), "Number of words, most probable first (default: 5)"},
        {"--json", flag(request->json), "Write one JSON object per line"}});
-  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
+  command.add(storage_options(request->storage));
   command.on_run([request] { fill(*request); });
 }
 

@@ -22,7 +22,6 @@
 #include "qkv/explain/written_text.h"
 #include "qkv/files.h"
 #include "qkv/models/find_model.h"
-#include "qkv/pipelines/fingerprint.h"
 #include "qkv/pipelines/generator.h"
 #include "signals.h"
 #include "surroundings.h"
@@ -32,8 +31,7 @@ namespace {
 
 struct GenerateRequest {
   std::string model{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   std::vector<std::string> prompts{};
   bool json = false;
   bool ids = false;
@@ -223,7 +221,7 @@ void generate(const Command& command, GenerateRequest request) {
   const std::string folder = find_language_model(request.model);
   request.keep.check(request.report, request.json);
   request.report.check(model_files(folder));
-  const Generator generator = Generator::load(folder, storage_of(request.weights, request.precision));
+  const Generator generator = Generator::load(folder, request.storage.of_model());
   if (!request.ids) generator.tokenizer();  // before any work
   if (!request.scored.empty()) return score(request, generator);
   request.options.sampling = sampling_of(command, request, generator);
@@ -246,7 +244,7 @@ void generate(const Command& command, GenerateRequest request) {
                                             request.options.nbest, beams));
   }
   if (request.explain) {
-    if (request.json || request.report.wanted()) request.fingerprint = fingerprint(generator, {.stop = interruption()});
+    if (request.json || request.report.wanted()) request.fingerprint = model_fingerprint(generator);
     explain(request, generator);
     return request.report.write("Written behind: " + request.prompts.front(), command.line());
   }
@@ -342,7 +340,7 @@ void add_generate(Command& program) {
   command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
   command.add(left_out_options(request->left_out, needs("--explain")));
   command.add(line_options(request->lines));
-  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
+  command.add(storage_options(request->storage));
   command.on_run([&command, request] { generate(command, *request); });
 }
 

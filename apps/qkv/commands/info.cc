@@ -19,8 +19,7 @@ namespace {
 
 struct InfoRequest {
   std::string model{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   bool json = false;
 };
 
@@ -93,15 +92,13 @@ void add_info(Command& program) {
   const auto request = std::make_shared<InfoRequest>();
   command.add({{"--model", file(request->model, "FOLDER"),
                 "Print the fingerprint of this model too: equal ones give the same bits (docs/arithmetic.md)"}});
-  command.add({weights_option(request->weights),
-               model_precision_option(request->precision),
-               threads_option(),
-               {"--json", flag(request->json), "print one JSON object"}});
+  command.add(storage_options(request->storage));
+  command.add({{"--json", flag(request->json), "print one JSON object"}});
   command.on_run([request] {
     std::string fingerprint;
     if (!request->model.empty()) {
-      fingerprint = fingerprint_of_folder(find_model(request->model), storage_of(request->weights, request->precision),
-                                          {.stop = interruption()});
+      fingerprint =
+          fingerprint_of_folder(find_model(request->model), request->storage.of_model(), {.stop = interruption()});
     }
     request->json ? print_json(fingerprint) : print_text(fingerprint);
   });

@@ -100,7 +100,7 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   Vit::read_config(options.folder);  // of another kind of model it says so
   const ImageProcessor processor = ImageProcessor::load(options.folder);
   const Tensor file = read_picture(options.image);
-  const WeightStorage storage = storage_of(WeightStorage::full, options.precision);
+  const WeightStorage storage = options.storage.of_model();
   const Vit model = Vit::load(options.folder, storage);
   const EncodedPicture picture = without_left_out(options.left_out, [&](const LeftOut& some) {
     return EncodedPicture(model, processor.process(file), {.stop = interruption()}, some);
@@ -118,6 +118,13 @@ std::string explained_picture(const ModelOptions& options, const ExplanationForm
   return form.json ? to_json(seen, covered) + "\n" : to_text(seen, covered, form.style);
 }
 
+// With the fingerprint of the model, if it is to be told.
+template <class... Model>
+ExplanationForm with_fingerprint(ExplanationForm form, const Model&... model) {
+  if (form.tells_fingerprint) form.fingerprint = model_fingerprint(model...);
+  return form;
+}
+
 // The text, and the most probable token behind it.
 std::vector<std::int32_t> text_and_next(const Generator& generator, const std::string& text) {
   std::vector<std::int32_t> ids = generator.tokenizer().encode(text).ids;
@@ -130,9 +137,9 @@ std::vector<std::int32_t> text_and_next(const Generator& generator, const std::s
 }  // namespace
 
 std::string explain_model(const ModelOptions& options, const ExplanationForm& form) {
-  if (!options.image.empty()) return explained_picture(options, form);
+  const WeightStorage storage = options.storage.of_model();
+  if (!options.image.empty()) return explained_picture(options, with_fingerprint(form, options.folder, storage));
   if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
-  const WeightStorage storage = storage_of(WeightStorage::full, options.precision);
   if (EncoderDecoder::is_in(options.folder)) {
     const Translator translator = Translator::load(options.folder, storage);
     const Translation translation = translator.translate(options.text, {.split = false, .stop = interruption()});
@@ -141,7 +148,7 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
                                         return TranslatedText(translator, options.text, translation, some,
                                                               interruption());
                                       }),
-                     options, form);
+                     options, with_fingerprint(form, translator));
   }
   if (LanguageModel::is_in(options.folder)) {
     const Generator generator = Generator::load(options.folder, storage);
@@ -150,13 +157,14 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
       return WrittenText(generator.model(), &generator.tokenizer(), ids,
                          {.prompt = ids.size() - 1, .explain_prompt = true, .run = {.stop = interruption()}}, some);
     };
-    return explained(without_left_out(options.left_out, written), options, form);
+    return explained(without_left_out(options.left_out, written), options, with_fingerprint(form, generator));
   }
   const std::int64_t vocab = TextEncoder::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
   const TextEncoder model = TextEncoder::load(options.folder, storage);
   const auto encoded = [&](const LeftOut& some) { return EncodedText(model, text, {.stop = interruption()}, some); };
-  return explained(without_left_out(options.left_out, encoded), options, form);
+  return explained(without_left_out(options.left_out, encoded), options,
+                   with_fingerprint(form, options.folder, storage));
 }
 
 std::vector<Option> model_options(ModelOptions& options) {
@@ -187,7 +195,7 @@ std::vector<Option> model_options(ModelOptions& options) {
        "with --text and --json, without --layer and --token: also the weights of every head, layers x heads x tokens^2 "
        "numbers",
        needs("--text", "--json") & excludes("--layer", "--token")},
-      model_precision_option(options.precision)};
+      model_precision_option(options.storage.precision)};
   for (const std::vector<Option>& more :
        {kept_head_options(options.keep, "LAYER.HEAD", excludes("--image", "--layer", "--token")),
         left_out_options(options.left_out)}) {
@@ -217,9 +225,7 @@ std::string explain_model(const Command& command, ModelOptions options, Explanat
   const bool picture = !options.image.empty();
   form.report.check(files, {"--svg", form.svg});
   form.report.read_beside(options.layer ? "head" : picture ? "picture" : options.token ? "token" : "heads");
-  if (form.json || form.report.wanted()) {
-    form.fingerprint = model_fingerprint(options.folder, storage_of(WeightStorage::full, options.precision));
-  }
+  form.tells_fingerprint = form.json || form.report.wanted();
   const std::string text = explain_model(options, form);
   form.report.write(
       picture ? "Where a Vision Transformer looks: " + std::filesystem::path(options.image).filename().string()

@@ -9,6 +9,7 @@
 #include "command_line.h"
 #include "commands/report_file.h"
 #include "inputs/head_options.h"
+#include "inputs/options.h"
 #include "qkv/explain/explain.h"
 
 namespace qkv::app {
@@ -20,7 +21,7 @@ struct ModelOptions {
   LeftOutOptions left_out;
   KeptHeads keep;
   bool weights = false;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};  // without other weights
 };
 
 // --model, --text, --image, --attention, --layer, --head, --token, --weights, --keep, --keep-rows, --without-head and
@@ -33,7 +34,8 @@ struct ExplanationForm {
   TextStyle style{};
   std::string svg;  // file of the picture; empty: none
   ReportFile& report;
-  std::string fingerprint{};  // of the model; empty: not known
+  bool tells_fingerprint = false;
+  std::string fingerprint{};  // of the model, which explain_model() finds; empty: not told
 };
 
 // The explanation of what the model reads, as text or JSON; the report, if one is wanted, has it then.

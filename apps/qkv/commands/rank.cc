@@ -20,8 +20,7 @@ namespace {
 struct RankRequest {
   std::string model{};
   std::string query{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   std::int64_t top = 0;
   bool json = false;
   TextLineOptions lines{};
@@ -29,7 +28,7 @@ struct RankRequest {
 
 void rank(const RankRequest& request) {
   const std::string query = text_of_option("--query", request.query, request.lines);
-  const Reranker reranker = Reranker::load(find_model(request.model), storage_of(request.weights, request.precision));
+  const Reranker reranker = Reranker::load(find_model(request.model), request.storage.of_model());
   std::vector<std::string> texts;
   InputLines input(request.lines);
   for (std::string line; input.next(line);) texts.push_back(std::move(line));
@@ -67,7 +66,7 @@ void add_rank(Command& program) {
         "Write one {\"index\": N, \"score\": S} per line, with \"cut\": N if N tokens of the pair did not fit the "
         "model; indices count the texts from 0"}});
   command.add(line_options(request->lines));
-  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
+  command.add(storage_options(request->storage));
   command.on_run([request] { rank(*request); });
 }
 

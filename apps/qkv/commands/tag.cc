@@ -21,8 +21,7 @@ namespace {
 struct TagRequest {
   std::string model{};
   std::vector<std::string> texts{};
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   Aggregation aggregation = Aggregation::simple;
   bool json = false;
   TextLineOptions lines{};
@@ -50,7 +49,7 @@ std::string line_of(const std::string& tagged, const std::vector<TaggedSpan>& fo
 void tag(const TagRequest& request) {
   std::vector<std::string> given;
   for (const std::string& each : request.texts) given.push_back(text_of_option("text", each, request.lines));
-  const Tagger tagger = Tagger::load(find_model(request.model), storage_of(request.weights, request.precision));
+  const Tagger tagger = Tagger::load(find_model(request.model), request.storage.of_model());
   CutTexts all_cut;
   const auto answer = [&](const std::vector<std::string>& texts) {
     check_interruption();
@@ -96,7 +95,7 @@ void add_tag(Command& program) {
         "Write one JSON object per line, with offsets in characters, and \"cut\": N if the last N tokens did not fit "
         "the model"}});
   command.add(line_options(request->lines));
-  command.add({weights_option(request->weights), model_precision_option(request->precision), threads_option()});
+  command.add(storage_options(request->storage));
   command.on_run([request] { tag(*request); });
 }
 

@@ -34,8 +34,7 @@ namespace {
 
 struct TranslateRequest {
   std::string model{};  // empty: default_model()
-  WeightStorage weights = WeightStorage::full;
-  Precision precision = Precision::exact;
+  ModelStorage storage{};
   std::vector<std::string> texts{};
   bool json = false;
   bool ids = false;
@@ -210,7 +209,7 @@ void translate(const Command& command, TranslateRequest request) {
   request.options.nbest = request.nbest.value_or(1);
   request.options.split = !request.whole;
   request.options.stop = interruption();
-  const Translator translator = Translator::load(folder, storage_of(request.weights, request.precision));
+  const Translator translator = Translator::load(folder, request.storage.of_model());
   const std::int64_t beams = translator.beams(request.options);
   if (request.sample && beams > 1) throw UsageError("--sample", "goes with --beams 1 alone");
   if (request.options.nbest > beams) {
@@ -219,7 +218,7 @@ void translate(const Command& command, TranslateRequest request) {
   }
   if (request.explain) {
     if (request.json || request.report.wanted()) {
-      request.fingerprint = model_fingerprint(folder, storage_of(request.weights, request.precision));
+      request.fingerprint = model_fingerprint(translator);
     }
     explain(request, translator);
     return request.report.write(request.texts.size() == 1 ? "Translated: " + request.texts.front() : "Translations",
@@ -280,10 +279,8 @@ void add_translate(Command& program) {
        {"--json", flag(request->json),
         "Write one {\"translations\": [{text, ids, score}]} per line, with \"sentences\": [{source, text, ids, score}] "
         "if the text was split, \"unsure\": true if the model is, and \"cut\": N if N of its tokens did not fit the "
-        "model"},
-       weights_option(request->weights),
-       model_precision_option(request->precision),
-       threads_option()});
+        "model"}});
+  command.add(storage_options(request->storage));
   command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));
   command.add(left_out_options(request->left_out, needs("--explain")));
   command.on_run([&command, request] { translate(command, *request); });

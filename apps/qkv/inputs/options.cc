@@ -94,10 +94,6 @@ const Names<Score::Kind>& score_names() {
   return names;
 }
 
-bool is_text(const std::string& path) { return io::has_ending(path, ".csv") || io::has_ending(path, ".json"); }
-
-}  // namespace
-
 Option weights_option(WeightStorage& storage) {
   const Names<WeightStorage> names(std::begin(kWeightStorages), std::end(kWeightStorages));
   return {
@@ -105,6 +101,10 @@ Option weights_option(WeightStorage& storage) {
       "Storage of the weights: fewer bits take less memory, are faster, and less accurate; int8 has a scale for each "
       "output of a layer (for translations), int8_groups one for every 32 of its numbers (for embeddings)"};
 }
+
+bool is_text(const std::string& path) { return io::has_ending(path, ".csv") || io::has_ending(path, ".json"); }
+
+}  // namespace
 
 Option threads_option() {
   const auto set = [](const std::string& text) {
@@ -197,8 +197,12 @@ Option model_precision_option(Precision& precision) {
   return option;
 }
 
-WeightStorage storage_of(WeightStorage weights, Precision precision) {
+WeightStorage ModelStorage::of_model() const {
   return of_option("--precision", [&] { return with_precision(weights, precision); });
+}
+
+std::vector<Option> storage_options(ModelStorage& storage) {
+  return {weights_option(storage.weights), model_precision_option(storage.precision), threads_option()};
 }
 
 Option soft_cap_option(double& soft_cap) {

@@ -37,9 +37,6 @@ void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<Named
 // --threads N: the threads of everything that the program computes.
 Option threads_option();
 
-// --weights: how a model's matrices are kept.
-Option weights_option(WeightStorage& storage);
-
 Option causal_option(std::optional<Align>& align);
 
 // --align, for calls that are not causal.
@@ -56,8 +53,17 @@ Option precision_option(Precision& precision);
 // --precision of a model.
 Option model_precision_option(Precision& precision);
 
-// The storage of the two options. UsageError for what does not go together.
-WeightStorage storage_of(WeightStorage weights, Precision precision);
+// How a model keeps its weights and multiplies by them.
+struct ModelStorage {
+  WeightStorage weights = WeightStorage::full;
+  Precision precision = Precision::exact;
+
+  // UsageError for what does not go together.
+  WeightStorage of_model() const;
+};
+
+// --weights, --precision and --threads.
+std::vector<Option> storage_options(ModelStorage& storage);
 
 Option soft_cap_option(double& soft_cap);
 Option empty_rows_option(EmptyRows& empty_rows);
