@@ -15,20 +15,20 @@ HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
 // Runs at least `wanted` operations, adds their exact number to `done`, and returns a number that depends on all of
-// them. Each accumulator starts from another value: equal ones would be computed once.
-template <class T>
-T multiply_and_add(T factor, std::int64_t wanted, std::int64_t& done) {
-  constexpr std::int64_t kStep = 2 * kTileRows * kTileVectors * kLanes<T>;
+// them. Step: as in multiply_tile(), of so many products in a lane. Each accumulator starts from another value: equal
+// ones would be computed once.
+template <class T, class Step = MultiplyAdd, int kProducts = 1>
+T multiply_and_add(Vec<T> factors, std::int64_t wanted, std::int64_t& done) {
+  constexpr std::int64_t kStep = 2 * kProducts * kTileRows * kTileVectors * kLanes<T>;
   const Tag<T> d;
-  const Vec<T> factors = hn::Set(d, factor);
   Vec<T> sum[kTileRows][kTileVectors];
   QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Set(d, factor * T(r * kTileVectors + c));
+    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Set(d, T(r * kTileVectors + c));
   }
   const std::int64_t steps = wanted / kStep + 1;
   for (std::int64_t i = 0; i < steps; ++i) {
     QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::MulAdd(sum[r][c], factors, factors);
+      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = Step::apply(factors, factors, sum[r][c]);
     }
   }
   done += steps * kStep;
@@ -39,45 +39,23 @@ T multiply_and_add(T factor, std::int64_t wanted, std::int64_t& done) {
   return hn::GetLane(total);
 }
 
-#if HWY_TARGET == HWY_AVX3
-
-// The same with pairs of bf16; the CPU must have them.
-float multiply_pairs(float factor, std::int64_t wanted, std::int64_t& done) {
-  constexpr std::int64_t kStep = 4 * kTileRows * kTileVectors * kLanes<float>;
-  const Tag<float> d;
-  const Vec<float> half = hn::Set(d, factor), factors = pair_floats(half, half);
-  Vec<float> sum[kTileRows][kTileVectors];
-  QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Set(d, factor * float(r * kTileVectors + c));
-  }
-  const std::int64_t steps = wanted / kStep + 1;
-  for (std::int64_t i = 0; i < steps; ++i) {
-    QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = MultiplyPairs::apply(factors, factors, sum[r][c]);
-    }
-  }
-  done += steps * kStep;
-  Vec<float> total = hn::Zero(d);
-  QKV_UNROLL for (int r = 0; r < kTileRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) total = hn::Add(total, sum[r][c]);
-  }
-  return hn::GetLane(total);
-}
-
-#else
-
-float multiply_pairs(float factor, std::int64_t wanted, std::int64_t& done) {
-  return multiply_and_add(factor, wanted, done);
-}
-
-#endif  // HWY_AVX3
-
 float multiply_and_add_f32(float factor, std::int64_t wanted, std::int64_t& done) {
-  return multiply_and_add(factor, wanted, done);
+  return multiply_and_add<float>(hn::Set(Tag<float>(), factor), wanted, done);
+}
+
+// With pairs of bf16; the CPU must have them.
+float multiply_pairs([[maybe_unused]] float factor, [[maybe_unused]] std::int64_t wanted,
+                     [[maybe_unused]] std::int64_t& done) {
+#if HWY_TARGET == HWY_AVX3
+  const Vec<float> half = hn::Set(Tag<float>(), factor);
+  return multiply_and_add<float, MultiplyPairs, 2>(pair_floats(half, half), wanted, done);
+#else
+  return 0;
+#endif
 }
 
 double multiply_and_add_f64(double factor, std::int64_t wanted, std::int64_t& done) {
-  return multiply_and_add(factor, wanted, done);
+  return multiply_and_add<double>(hn::Set(Tag<double>(), factor), wanted, done);
 }
 
 }  // namespace qkv::HWY_NAMESPACE
@@ -147,7 +125,7 @@ double peak_gflops(Dtype dtype) {
   ensure_target();
   const bool tiles = dtype == Dtype::bf16 && uses_amx(), pairs = dtype == Dtype::bf16 && uses_bf16_pairs();
   if (tiles) return 1e-9 * best_rate(multiply_whole_tiles);
-  // Below one, so that no accumulator leaves the normal numbers; volatile, so that nothing is computed beforehand.
+  // Volatile, so that nothing is computed beforehand. Sums stay normal numbers.
   volatile double factor = 0.5;
   volatile double result = 0.0;
   switch (dtype) {
