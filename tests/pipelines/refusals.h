@@ -11,7 +11,8 @@ namespace qkv::test {
 template <class Load>
 void expect_refusals(const TemporaryFolder& folder, const char* kind, const Load& load) {
   load();
-  for (const auto& row : nlohmann::json::parse(slurp(QKV_TEST_DATA "/pipelines/refusals.json")).at(kind)) {
+  const auto refusals = nlohmann::json::parse(slurp(QKV_TEST_DATA "/pipelines/refusals.json"));
+  for (const auto& row : refusals.at(kind)) {
     const std::string name = row[0], message = row[2], before = slurp(folder / name);
     folder.put(name, row[1].dump());
     const std::string refused = message_of<FormatError>([&] { load(); });
