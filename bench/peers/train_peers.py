@@ -1,4 +1,5 @@
-"""Training: qkv train against MarianMTModel of transformers on torch eager, interleaved in one run.
+"""Training: qkv train against MarianMTModel of transformers on torch eager, in f32 and with products in bf16 (theirs by
+autocast), interleaved in one run.
 
     python bench/peers/train_peers.py TRAIN.tsv [--program build/release/bin/qkv] [--rounds 3] [--threads 1] [--steps 20]
                                 [--dropout 0.1] [--vocab 8000] [--ff-dim 1024] [--fixed]
@@ -8,7 +9,7 @@ Needs torch 2.15, transformers and tokenizers in the Python that runs it; TRAIN.
 the same model (256 wide, 3 + 3 layers, 4 heads) from random weights with Adam, label smoothing 0.1 and clipping, on the same
 pairs: ours packs them, torch gets padded batches of pairs of about the same length and as many tokens. --fixed: made-up pairs
 of 31 words on both sides, batches of 32, no padding anywhere. Prints target tokens per second, medians of the rounds, and
-their ratio.
+their ratio to torch in f32.
 """
 
 import argparse
@@ -27,18 +28,22 @@ from transformers import MarianConfig, MarianMTModel
 from side_by_side import write
 
 
-def config(options, batch_tokens):
+# Of ours: the arithmetics of matrix products; reduced_pairs needs a CPU with AVX512-BF16.
+PRECISIONS = ("exact", "reduced", "reduced_pairs")
+
+
+def config(options, batch_tokens, precision):
     return {"model": {"model_dim": 256, "heads": 4, "ff_dim": options.ff_dim, "encoder_layers": 3, "decoder_layers": 3,
                       "positions": 256, "dropout": options.dropout},
             "tokenizer": {"vocab": options.vocab},
             "training": {"steps": options.steps, "batch_tokens": batch_tokens, "rate": 0.001, "warmup": 100, "clip": 1,
-                         "beta2": 0.98, "epsilon": 1e-9, "label_smoothing": 0.1, "log_every": options.steps,
+                         "precision": precision, "beta2": 0.98, "epsilon": 1e-9, "label_smoothing": 0.1, "log_every": options.steps,
                          "validate_every": options.steps}}
 
 
-def ours(options, folder, number):
-    out = folder / f"run{number}"
-    subprocess.run([options.program, "train", "--threads", str(options.threads), "--config", folder / "config.json", "--train",
+def ours(options, folder, precision, number):
+    out = folder / f"{precision}-{number}"
+    subprocess.run([options.program, "train", "--threads", str(options.threads), "--config", folder / f"{precision}.json", "--train",
                     folder / "train.tsv", "--valid", folder / "valid.tsv", "--tokenizer", folder / "tokenizer.json", "--out",
                     out], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     lines = [json.loads(line) for line in open(out / "log.jsonl", encoding="utf-8")]
@@ -73,15 +78,17 @@ class Theirs:
     def padded(self, rows):
         return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], True, self.pad)
 
-    def speed(self, steps):
+    def speed(self, steps, autocast):
         tokens, begin = 0, time.perf_counter()
         for step in range(steps):
             batch = self.batches[step % len(self.batches)]
             source, target = (self.padded([pair[side] for pair in batch]) for side in (0, 1))
             start = torch.full((len(batch), 1), self.pad)
-            logits = self.model(input_ids=source, attention_mask=(source != self.pad).long(),
-                                decoder_input_ids=torch.cat([start, target[:, :-1]], 1)).logits
-            self.loss(logits.flatten(0, 1), target.flatten()).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                logits = self.model(input_ids=source, attention_mask=(source != self.pad).long(),
+                                    decoder_input_ids=torch.cat([start, target[:, :-1]], 1)).logits
+                loss = self.loss(logits.flatten(0, 1), target.flatten())
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1)
             self.adam.step()
             self.adam.zero_grad()
@@ -110,7 +117,8 @@ def main():
 
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "config.json").write_text(json.dumps(config(options, batch_tokens)))
+        for precision in PRECISIONS:
+            (folder / f"{precision}.json").write_text(json.dumps(config(options, batch_tokens, precision)))
         (folder / "train.tsv").write_text("".join(lines[:8000]), encoding="utf-8")
         (folder / "valid.tsv").write_text("a\ta\n")
         subprocess.run([options.program, "tokenizer", "train", "--input", folder / "train.tsv", "--vocab", str(options.vocab),
@@ -125,15 +133,22 @@ def main():
             (folder / "train.tsv").write_text("".join(made), encoding="utf-8")
         pairs = [line.rstrip("\n").split("\t") for line in open(folder / "train.tsv", encoding="utf-8")]
         theirs = Theirs(options, tokenizer, pairs, batch_tokens)
-        theirs.speed(2)
-        speeds = {"ours": [], "torch": []}
+        theirs.speed(2, False)
+        theirs.speed(2, True)
+        pairs_here = "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
+        speeds = {"qkv": [], "qkv reduced": [], **({"qkv reduced_pairs": []} if pairs_here else {}), "torch": [],
+                  "torch autocast bf16": []}
         for number in range(options.rounds):
-            speeds["ours"].append(ours(options, folder, number))
-            speeds["torch"].append(theirs.speed(options.steps))
-    mine, other = statistics.median(speeds["ours"]), statistics.median(speeds["torch"])
-    print(f"{'pairs of 31 words' if options.fixed else 'real pairs'}, dropout {options.dropout}, {options.threads} threads: ours "
-          f"{mine:.0f} target tokens/s, torch {other:.0f}, ratio {mine / other:.2f}")
-    write(options.out, "training", options, rows={"qkv": mine, "torch": other})
+            for name, turns in speeds.items():
+                if name.startswith("torch"):
+                    turns.append(theirs.speed(options.steps, "autocast" in name))
+                else:
+                    turns.append(ours(options, folder, name.removeprefix("qkv").strip() or "exact", number))
+    rows = {name: statistics.median(turns) for name, turns in speeds.items()}
+    print(f"{'pairs of 31 words' if options.fixed else 'real pairs'}, dropout {options.dropout}, {options.threads} threads:")
+    for name, speed in rows.items():
+        print(f"{name:20} {speed:6.0f} target tokens/s, {speed / rows['torch']:.2f}")
+    write(options.out, "training", options, rows=rows)
 
 
 if __name__ == "__main__":
