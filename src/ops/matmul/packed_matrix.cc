@@ -144,15 +144,23 @@ std::int32_t quantize_group(const TensorView& matrix, std::int64_t first, std::i
   return sum;
 }
 
-// column [rows] from the panel that holds it; number(i): the element at index i of all panels.
+// Columns of a panel, some rows of each after those of another, so that lines stay; number(column, i): the element at
+// index i of all panels.
 template <class T, class Number>
-void unpack_column(const PackedMatrix& packed, std::int64_t column, const MutableTensorView& to, const Number& number) {
+void unpack_panel(const PackedMatrix& packed, std::int64_t first, const MutableTensorView& to, const Number& number) {
   const std::int64_t width = packed.panel_columns(), group = packed.panel_group(), rows = packed.rows();
-  const std::int64_t panel = column / width * packed.panels().view().stride(0) + column % width * group;
-  T* next = to.data<T>();
-  for (std::int64_t k = 0; k < rows; ++k, next += to.stride(0)) {
-    if (k % kStopRows == 0) check_stop();
-    *next = number(panel + k / group * width * group + k % group);
+  const std::int64_t panel_size = packed.panels().view().stride(0);
+  for (std::int64_t begin = 0; begin < rows; begin += kStripRows) {
+    if (begin % kStopRows == 0) check_stop();
+    const std::int64_t end = std::min(begin + kStripRows, rows);
+    for (std::int64_t c = 0; c < to.size(1); ++c) {
+      const std::int64_t column = first + c;
+      const std::int64_t panel = column / width * panel_size + column % width * group;
+      T* next = to.data<T>() + begin * to.stride(0) + c * to.stride(1);
+      for (std::int64_t k = begin; k < end; ++k, next += to.stride(0)) {
+        *next = number(column, panel + k / group * width * group + k % group);
+      }
+    }
   }
 }
 
@@ -206,12 +214,17 @@ void PackedMatrix::pack_reduced(const TensorView& matrix, int threads) {
   data_ = Tensor::zeros({divide_up(columns_, width), depth / group, width, group}, Dtype::bf16);
   BFloat16* data = data_.data<BFloat16>();
   threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
-  parallel_for(columns_, threads, [&](std::int64_t column, int) {
-    check_stop();
-    const float* from = matrix.data<float>() + column * matrix.stride(1);
-    BFloat16* to = data + column / width * depth * width + column % width * group;
-    for (std::int64_t k = 0; k < rows_; ++k) {
-      to[k / group * width * group + k % group] = reduced_factor(from[k * matrix.stride(0)]);
+  parallel_for(divide_up(columns_, width), threads, [&](std::int64_t panel, int) {
+    const std::int64_t column = panel * width;
+    for (std::int64_t k = 0; k < rows_; k += kStopRows) {
+      check_stop();
+      form.pack_strip({.from = matrix.data<float>() + k * matrix.stride(0) + column * matrix.stride(1),
+                       .row_step = matrix.stride(0),
+                       .column_step = matrix.stride(1),
+                       .rows = std::min(kStopRows, rows_ - k),
+                       .columns = std::min(width, columns_ - column),
+                       .to = data + panel * depth * width + k * width,
+                       .width = width});
     }
   });
 }
@@ -268,30 +281,27 @@ void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, 
   }
   threads = worth_waking(threads, 0, static_cast<double>(columns.element_count()) * sizeof(float));
   parallel_for(divide_up(columns.size(1), panel_columns_), threads, [&](std::int64_t task, int) {
-    const std::int64_t end = std::min((task + 1) * panel_columns_, columns.size(1));
-    for (std::int64_t c = task * panel_columns_; c < end; ++c) {
-      const std::int64_t column = first + c;
-      const MutableTensorView to = columns.select(1, c);
-      const auto copy = [&]<class T, class S>(T, const S* numbers) {
-        unpack_column<T>(*this, column, to, [&](std::int64_t i) { return static_cast<T>(numbers[i]); });
-      };
-      if (storage_ == WeightStorage::int8) {
-        const std::int8_t* numbers = data_.data<std::int8_t>();
-        const float scale = column_scales_.data<float>()[column];
-        unpack_column<float>(*this, column, to, [&](std::int64_t i) { return scale * static_cast<float>(numbers[i]); });
-      } else if (storage_ == WeightStorage::int8_groups) {
-        const std::int8_t* numbers = data_.data<std::int8_t>();
-        const float* scales = column_scales_.data<float>() + column % panel_columns_;
-        unpack_column<float>(*this, column, to, [&](std::int64_t i) {
-          return scales[i / (kGroupDepth * panel_columns_) * panel_columns_] * static_cast<float>(numbers[i]);
-        });
-      } else if (storage_ == WeightStorage::bf16 || is_reduced(storage_)) {
-        copy(0.0f, data_.data<BFloat16>());
-      } else if (dtype_ == Dtype::f32) {
-        copy(0.0f, data_.data<float>());
-      } else {
-        copy(0.0, data_.data<double>());
-      }
+    const std::int64_t begin = task * panel_columns_, end = std::min(begin + panel_columns_, columns.size(1));
+    const MutableTensorView to = columns.slice(1, begin, end);
+    const auto copy = [&]<class T, class S>(T, const S* numbers) {
+      unpack_panel<T>(*this, first + begin, to,
+                      [&](std::int64_t, std::int64_t i) { return static_cast<T>(numbers[i]); });
+    };
+    if (storage_ == WeightStorage::int8 || storage_ == WeightStorage::int8_groups) {
+      const std::int8_t* numbers = data_.data<std::int8_t>();
+      const float* scales = column_scales_.data<float>();
+      const bool groups = storage_ == WeightStorage::int8_groups;
+      unpack_panel<float>(*this, first + begin, to, [&](std::int64_t column, std::int64_t i) {
+        const std::int64_t scale =
+            groups ? i / (kGroupDepth * panel_columns_) * panel_columns_ + column % panel_columns_ : column;
+        return scales[scale] * static_cast<float>(numbers[i]);
+      });
+    } else if (storage_ == WeightStorage::bf16 || is_reduced(storage_)) {
+      copy(0.0f, data_.data<BFloat16>());
+    } else if (dtype_ == Dtype::f32) {
+      copy(0.0f, data_.data<float>());
+    } else {
+      copy(0.0, data_.data<double>());
     }
   });
 }

@@ -11,6 +11,16 @@
 
 namespace qkv::inline ops {
 
+// Some rows of some columns of a right operand, and where the words of each two of them lie in a panel of `width`
+// columns.
+struct ReducedStrip {
+  const float* from;
+  std::int64_t row_step, column_step;
+  std::int64_t rows, columns;
+  BFloat16* to;
+  std::int64_t width;
+};
+
 struct ReducedForm {
   int columns;  // of a panel
   int group;    // 2: operands are words of two neighbours; 1: floats, or bf16 to be widened
@@ -19,6 +29,8 @@ struct ReducedForm {
   // A row of `depth` elements as it is multiplied, and zeros up to `filled`.
   void (*round_row)(const float* x, std::int64_t depth, std::int64_t filled, float* to);
   MultiplyPanel<float, BFloat16> multiply;
+  // Of group 2; a word whose second row is missing has 0 there.
+  void (*pack_strip)(const ReducedStrip& strip);
 
   std::int64_t depth(std::int64_t depth) const { return divide_up(depth, depth_unit) * depth_unit; }
   std::int64_t words(std::int64_t depth) const { return this->depth(depth) / group; }  // floats that hold a row
