@@ -10,9 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/layers/batch_norm.h"
-#include "lab/layers/convolution.h"
-#include "lab/layers/pooling.h"
+#include "qkv/layers/parameter.h"
+#include "qkv/layers/weights.h"
 #include "qkv/models/vit.h"
 
 namespace qkv::bench {
@@ -23,19 +22,22 @@ struct ConvolutionBlockConfig {
   std::int64_t pool = 1;  // height and width of the windows of which the largest elements are left
 };
 
-// 3 x 3 pixels with as many zeros around the picture as keep its size, batch norm, ReLU, max pooling.
+// 3 x 3 pixels with as many zeros around the picture as keep its size, batch norm, ReLU, max pooling, as
+// torch.nn.Conv2d, BatchNorm2d (epsilon 1e-5, momentum 0.1) and MaxPool2d with channels last.
 class ConvolutionBlock {
  public:
   // What backward needs of a forward pass in training.
   struct Saved {
     Tensor x, convolved, active;
-    BatchNormSaved statistics;
+    Tensor mean, scale;  // of the channels, f64; scale = 1 / sqrt(variance + epsilon)
   };
 
+  // Takes convolution.weight [out, in, 3, 3], and norm.weight, bias, running_mean and running_var, all [out].
   ConvolutionBlock(const ConvolutionBlockConfig& config, Weights& weights, const std::string& scope);
 
-  PictureSize out_size(const PictureSize& size) const { return pool_.out_size(convolution_.out_size(size)); }
+  PictureSize out_size(const PictureSize& size) const;
 
+  // With the running statistics; or with the batch's own, which move them.
   Tensor forward(const Tensor& x) const;
   Tensor forward(Tensor x, Saved& saved);
   // Adds to the gradients of the parameters; gives that of x.
@@ -45,9 +47,15 @@ class ConvolutionBlock {
   void update(const ParameterUpdater& updater, const std::string& scope);
 
  private:
-  Conv2d convolution_;
-  BatchNorm norm_;
-  Pool2d pool_;
+  // [out, 9 * in]: the weights of the nine pixels one after the other.
+  Tensor filters() const;
+  Tensor convolve(const Tensor& x) const;
+  Tensor convolve_backward(const Tensor& x, const Tensor& grad_out);
+  Tensor normalize(const Tensor& x, const Tensor& mean, const Tensor& scale) const;
+  Tensor normalize_backward(const Saved& saved, const Tensor& grad_out);
+
+  ConvolutionBlockConfig config_;
+  Parameter filters_, weight_, bias_, running_mean_, running_var_;
 };
 
 struct PictureNetworkConfig {

@@ -1,8 +1,8 @@
 // Our side of bench/peers/convolution_peers.py: answers one line on standard output for each line on standard input, so
 // that a script can run ours and others in turns.
 //
-//   case THREADS BATCH HEIGHT WIDTH IN OUT KERNEL DILATION GROUPS
-//                             f32, outputs as large as inputs; HEIGHT 1: a Conv1d, else a Conv2d of square kernels
+//   case THREADS BATCH LENGTH IN OUT KERNEL DILATION GROUPS
+//                             f32, outputs as long as inputs
 //   run SECONDS PASS          again and again, PASS forward, or both: forward and all gradients; the best seconds
 #include <fmt/format.h>
 
@@ -37,44 +37,30 @@ Tensor random_tensor(const Dims& shape) {
 
 struct Sizes {
   int threads;
-  std::int64_t batch, height, width, in, out, kernel, dilation, groups;
+  std::int64_t batch, length, in, out, kernel, dilation, groups;
 };
 
 // One pass: forward, and backward too if it is wanted.
 using Pass = std::function<void(bool)>;
 
-template <class Layer, class Config>
-Pass pass_of(const Config& config, const Dims& shape, int threads) {
+Pass pass_of(const Sizes& own) {
   Weights weights = initial_weights(1);
-  auto layer = std::make_shared<Layer>(config, weights);
-  layer->update([](const std::string&, Parameter& own) { own.want_gradient(); });
+  auto layer = std::make_shared<Conv1d>(Conv1dConfig{.in = own.in,
+                                                     .out = own.out,
+                                                     .kernel = own.kernel,
+                                                     .padding = (own.kernel - 1) * own.dilation / 2,
+                                                     .dilation = own.dilation,
+                                                     .groups = own.groups},
+                                        weights);
+  layer->update([](const std::string&, Parameter& parameter) { parameter.want_gradient(); });
+  const Dims shape{own.batch, own.length, own.in};
   const auto x = std::make_shared<Tensor>(random_tensor(shape));
   const auto grad_out = std::make_shared<Tensor>(random_tensor(layer->forward(*x).shape()));
   const auto grad_x = std::make_shared<Tensor>(Tensor::zeros(shape));
-  return [=](bool backward) {
+  return [=, threads = own.threads](bool backward) {
     layer->forward(*x, threads);
     if (backward) layer->backward(*x, *grad_out, *grad_x, threads);
   };
-}
-
-Pass pass_of(const Sizes& own) {
-  const std::int64_t padding = (own.kernel - 1) * own.dilation / 2;
-  if (own.height == 1) {
-    return pass_of<Conv1d>(Conv1dConfig{.in = own.in,
-                                        .out = own.out,
-                                        .kernel = own.kernel,
-                                        .padding = padding,
-                                        .dilation = own.dilation,
-                                        .groups = own.groups},
-                           {own.batch, own.width, own.in}, own.threads);
-  }
-  return pass_of<Conv2d>(Conv2dConfig{.in = own.in,
-                                      .out = own.out,
-                                      .kernel = {own.kernel, own.kernel},
-                                      .padding = {padding, padding},
-                                      .dilation = {own.dilation, own.dilation},
-                                      .groups = own.groups},
-                         {own.batch, own.height, own.width, own.in}, own.threads);
 }
 
 // On one thread the processor's time counts, so that other programs' turns do not.
@@ -96,8 +82,8 @@ std::string answer(const std::string& line, Sizes& sizes, Pass& pass) {
   double seconds = 0;
   words >> command;
   Sizes own{};
-  if (command == "case" && words >> own.threads >> own.batch >> own.height >> own.width >> own.in >> own.out >>
-                               own.kernel >> own.dilation >> own.groups) {
+  if (command == "case" && words >> own.threads >> own.batch >> own.length >> own.in >> own.out >> own.kernel >>
+                               own.dilation >> own.groups) {
     sizes = own;
     pass = pass_of(own);
     return "ready";

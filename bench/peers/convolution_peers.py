@@ -13,14 +13,12 @@ import time
 
 import torch
 
-# name: batch, height, width, channels in and out, kernel, dilation, groups
+# name: batch, length, channels in and out, kernel, dilation, groups
 CASES = {
-    "Conv1d, 256 channels, width 3, 8 x 512": (8, 1, 512, 256, 256, 3, 1, 1),
-    "Conv1d, 256 channels, width 3, dilation 4, 8 x 512": (8, 1, 512, 256, 256, 3, 4, 1),
-    "Conv1d, 64 channels, width 3, 32 x 64": (32, 1, 64, 64, 64, 3, 1, 1),
-    "Conv1d, 256 channels, width 3, each alone, 8 x 512": (8, 1, 512, 256, 256, 3, 1, 256),
-    "Conv2d, 1 to 16 channels, 3 x 3, 64 of 28 x 28": (64, 28, 28, 1, 16, 3, 1, 1),
-    "Conv2d, 16 to 32 channels, 3 x 3, 64 of 14 x 14": (64, 14, 14, 16, 32, 3, 1, 1),
+    "Conv1d, 256 channels, width 3, 8 x 512": (8, 512, 256, 256, 3, 1, 1),
+    "Conv1d, 256 channels, width 3, dilation 4, 8 x 512": (8, 512, 256, 256, 3, 4, 1),
+    "Conv1d, 64 channels, width 3, 32 x 64": (32, 64, 64, 64, 3, 1, 1),
+    "Conv1d, 256 channels, width 3, each alone, 8 x 512": (8, 512, 256, 256, 3, 1, 256),
 }
 
 
@@ -49,11 +47,11 @@ def best_seconds(action, seconds, threads):
     return best
 
 
-def torchs(batch, height, width, channels_in, channels_out, kernel, dilation, groups):
-    kind, size = (torch.nn.Conv1d, [width]) if height == 1 else (torch.nn.Conv2d, [height, width])
-    model = kind(channels_in, channels_out, kernel, padding=(kernel - 1) * dilation // 2, dilation=dilation, groups=groups)
-    x = torch.randn(batch, channels_in, *size)
-    trained, grad_out = x.clone().requires_grad_(), torch.randn(batch, channels_out, *size)
+def torchs(batch, length, channels_in, channels_out, kernel, dilation, groups):
+    padding = (kernel - 1) * dilation // 2
+    model = torch.nn.Conv1d(channels_in, channels_out, kernel, padding=padding, dilation=dilation, groups=groups)
+    x = torch.randn(batch, channels_in, length)
+    trained, grad_out = x.clone().requires_grad_(), torch.randn(batch, channels_out, length)
 
     def forward():
         with torch.no_grad():

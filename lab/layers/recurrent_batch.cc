@@ -1,4 +1,4 @@
-// Checks the offsets of a batch, deals its sequences out, copies states, and drops elements sequence by sequence.
+// Deals the sequences of a batch out, copies states, and drops elements sequence by sequence.
 #include "lab/layers/recurrent_batch.h"
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "attention/options/dropout.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
+#include "lab/layers/sequence_begins.h"
 #include "layers/basic/rows.h"
 #include "qkv/threads.h"
 
@@ -16,35 +17,10 @@ namespace {
 // At least enough for the product's rows to fill its tile, few enough for their states and gates to stay in cache.
 constexpr std::int64_t kMostInGroup = 64;
 
-std::vector<std::int64_t> begins_of(std::string_view layer, const Sequences& x) {
-  std::vector<std::int64_t> begins = {0};
-  if (!x.ragged()) {
-    const bool single = x.rows.rank() == 2;
-    refuse_unless(single || x.rows.rank() == 3, layer,
-                  "x is {}; it must be [batch, length, in], [length, in], or [tokens, in] with offsets",
-                  to_string(x.rows.shape()));
-    const std::int64_t batch = single ? 1 : x.rows.size(0), length = x.rows.size(-2);
-    for (std::int64_t b = 0; b < batch; ++b) begins.push_back(begins.back() + length);
-    return begins;
-  }
-  const TensorView& offsets = x.offsets;
-  refuse_unless(x.rows.rank() == 2, layer, "x is {}; with offsets it must be [tokens, in]", to_string(x.rows.shape()));
-  refuse_unless(offsets.dtype() == Dtype::i32 && offsets.rank() == 1 && offsets.size(0) > 0 &&
-                    offsets.at<std::int32_t>({0}) == 0 &&
-                    offsets.at<std::int32_t>({offsets.size(0) - 1}) == x.rows.size(0),
-                layer, "offsets must be i32 [batch + 1], from 0 up to {} rows", x.rows.size(0));
-  for (std::int64_t b = 1; b < offsets.size(0); ++b) {
-    const std::int64_t end = offsets.at<std::int32_t>({b});
-    refuse_unless(end >= begins.back(), layer, "offsets fall from {} to {}; they must rise", begins.back(), end);
-    begins.push_back(end);
-  }
-  return begins;
-}
-
 }  // namespace
 
 RecurrentBatch::RecurrentBatch(std::string_view layer, const Sequences& x, std::int64_t in)
-    : rows_(layer, x.rows, in), begins_(begins_of(layer, x)) {}
+    : begins_(sequence_begins(layer, x, in)), rows_(layer, x.rows, in) {}
 
 std::vector<std::vector<std::int64_t>> RecurrentBatch::groups(std::int64_t count) const {
   std::vector<std::int64_t> order(static_cast<std::size_t>(size()));

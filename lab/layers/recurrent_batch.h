@@ -28,8 +28,8 @@ class RecurrentBatch {
   std::vector<std::vector<std::int64_t>> groups(std::int64_t count) const;
 
  private:
-  LayerRows rows_;
   std::vector<std::int64_t> begins_;  // and the end of the last one
+  LayerRows rows_;
 };
 
 // States of all layers and directions, copied; zeros where they are not given. std::invalid_argument if their shape or

@@ -11,9 +11,7 @@
 
 #include "attention/attention_testing.h"
 #include "jacobian.h"
-#include "lab/layers/batch_norm.h"
 #include "lab/layers/convolution.h"
-#include "lab/layers/pooling.h"
 #include "lab/layers/recurrent.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/linear.h"
@@ -31,7 +29,6 @@ struct Drawn {
             [this, dtype, spread](const auto& name, const Dims& shape) {
               const auto [own, is_new] = tensors.try_emplace(name);
               if (is_new) own->second = normal(random, shape, dtype, spread);
-              if (is_new && name == "running_var") own->second = filled(shape, 0.5, dtype);
               return own->second;
             },
             dtype) {}
@@ -42,7 +39,7 @@ struct Drawn {
   Weights weights;
 };
 
-// Of sequences, rows or pictures.
+// Of sequences or rows.
 struct Request {
   Dtype dtype = Dtype::f64;
   std::vector<std::int64_t> lengths{}, memory{};  // `memory`: of what the others attend to
@@ -52,9 +49,8 @@ struct Request {
   std::uint64_t seed = 2;
 
   Tensor draw(const std::vector<std::int64_t>& of, const Dims& element) const {
-    Dims shape = ragged || of.size() == 1 || element.size() > 1
-                     ? Dims{std::accumulate(of.begin(), of.end(), std::int64_t{0})}
-                     : Dims{std::ssize(of), of[0]};
+    Dims shape = ragged || of.size() == 1 ? Dims{std::accumulate(of.begin(), of.end(), std::int64_t{0})}
+                                          : Dims{std::ssize(of), of[0]};
     for (const std::int64_t size : element) shape.push_back(size);
     Random random(seed + of.size() + static_cast<std::uint64_t>(shape[0]));
     return normal(random, shape, dtype);
@@ -183,26 +179,6 @@ struct PlainAsked : AskedOf<Layer> {
       return this->inputs[0].view();
     }
   }
-};
-
-// With the statistics of its own rows.
-struct TrainedBatchNorm : PlainAsked<BatchNorm> {
-  using PlainAsked<BatchNorm>::PlainAsked;
-  Outputs run(Pass, int threads) override { return {layer.forward(inputs[0], saved, threads)}; }
-  void backward(const Outputs& grad_out, const Places& to, int threads) override {
-    layer.backward(inputs[0], saved, grad_out[0], to[0], threads);
-  }
-
-  BatchNormSaved saved;
-};
-
-// Without parameters.
-template <class Pool>
-struct PoolLayer : Pool {
-  template <class Config>
-  PoolLayer(const Config& config, Weights&) : Pool(config) {}
-  void visit(const ParameterVisitor&) const {}
-  void update(const ParameterUpdater&) {}
 };
 
 inline std::map<std::string, RecurrentCell> recurrent_cells() {
@@ -371,15 +347,6 @@ Maker asked(const Of&... of) {
 inline Maker linear(const LinearConfig& config) { return asked<PlainAsked<Linear>>(config, Dims{config.in}); }
 inline Maker norm(const LayerNormConfig& config) { return asked<PlainAsked<LayerNorm>>(config, Dims{config.dim}); }
 inline Maker conv1d(const Conv1dConfig& config) { return asked<PlainAsked<Conv1d>>(config, Dims{config.in}); }
-inline Maker conv2d(const Conv2dConfig& config) { return asked<PlainAsked<Conv2d>>(config, Dims{6, 7, config.in}); }
-inline Maker pool1d(const Pool1dConfig& config) { return asked<PlainAsked<PoolLayer<Pool1d>>>(config, Dims{2}); }
-inline Maker pool2d(const Pool2dConfig& config) { return asked<PlainAsked<PoolLayer<Pool2d>>>(config, Dims{4, 3, 2}); }
-inline Maker batch_norm(const BatchNormConfig& config) {
-  return asked<PlainAsked<BatchNorm>>(config, Dims{config.dim});
-}
-inline Maker batch_norm_in_training(const BatchNormConfig& config) {
-  return asked<TrainedBatchNorm>(config, Dims{config.dim});
-}
 inline Maker recurrent(const RecurrentConfig& config) { return asked<RecurrentAsked>(config); }
 inline Maker heads(const HeadsConfig& config) { return asked<HeadsAsked>(config); }
 inline Maker encoder(const EncoderLayerConfig& config) { return asked<LayerAsked<EncoderLayer>>(config); }

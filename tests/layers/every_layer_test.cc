@@ -67,7 +67,6 @@ TEST_P(EveryLayer, ListsItsParametersAndTakesOthers) {
   Request other = padded();
   layer->visit([&](const std::string& name, const Parameter& own) {
     other.weights[name] = own.value;
-    if (name.starts_with("running_")) return;
     EXPECT_EQ(own.gradient.shape(), own.value.shape()) << name;
     expect_zeros(own.gradient);
   });
@@ -204,23 +203,9 @@ TEST_P(LargeLayer, EndsWhereItIsAskedTo) {
 constexpr RotaryConfig kSlow{.base = 50}, kNeighbours{.base = 20, .pairs = RotaryPairs::neighbours};
 
 std::vector<Row> convolutions() {
-  const PictureSize kernel{3, 2}, once{1, 1}, padding{1, 0};
-  return {
-      {"conv1d", conv1d({.in = 3, .out = 4, .kernel = 3, .padding = 2})},
-      {"conv1d causal", conv1d({.in = 4, .out = 6, .kernel = 3, .dilation = 2, .groups = 2, .causal = true})},
-      {"conv1d strided", conv1d({.in = 2, .out = 3, .kernel = 4, .stride = 3, .padding = 2, .bias = false})},
-      {"conv2d", conv2d({.in = 2,
-                         .out = 4,
-                         .kernel = kernel,
-                         .stride = {1, 2},
-                         .padding = {2, 1},
-                         .dilation = {2, 1},
-                         .groups = 2})},
-      {"max pool", pool2d({.kernel = kernel, .stride = once, .padding = padding})},
-      {"average pool", pool2d({.pooling = PoolKind::average, .kernel = kernel, .stride = once, .padding = padding})},
-      {"batch norm", batch_norm({.dim = 5, .epsilon = 1e-3})},
-      {"batch norm of one", batch_norm_in_training({.dim = 1, .epsilon = 1e-3})},
-      {"batch norm in training", batch_norm_in_training({.dim = 5, .epsilon = 1e-3})}};
+  return {{"conv1d", conv1d({.in = 3, .out = 4, .kernel = 3, .padding = 2})},
+          {"conv1d causal", conv1d({.in = 4, .out = 6, .kernel = 3, .dilation = 2, .groups = 2, .causal = true})},
+          {"conv1d strided", conv1d({.in = 2, .out = 3, .kernel = 4, .stride = 3, .padding = 2, .bias = false})}};
 }
 INSTANTIATE_TEST_SUITE_P(Convolution, EveryLayer, ::testing::ValuesIn(convolutions()), name_of_row<Row>);
 
@@ -280,19 +265,13 @@ std::vector<Row> other_layers() {
 INSTANTIATE_TEST_SUITE_P(Layers, EveryLayer, ::testing::ValuesIn(other_layers()), name_of_row<Row>);
 
 std::vector<LargeRow> large_convolutions() {
-  return {
-      {"conv1d", conv1d({.in = 70, .out = 66, .kernel = 3, .padding = 1}), {401, 401, 1201}, 2003.0 * 70 * 66 * 3},
-      {"conv1d causal",
-       conv1d({.in = 12, .out = 9, .kernel = 3, .dilation = 4, .groups = 3, .causal = true}),
-       {401, 401, 401}},
-      {"conv1d strided",
-       conv1d({.in = 8, .out = 10, .kernel = 4, .stride = 3, .padding = 2, .dilation = 2, .groups = 2}),
-       {401, 401, 401}},
-      {"conv2d", conv2d({.in = 8, .out = 32, .kernel = {5, 5}, .padding = {2, 2}}), {100}, 100.0 * 6 * 7 * 8 * 32 * 25},
-      {"pool1d", pool1d({.kernel = 3, .stride = 2, .padding = 1}), {4, 3000}},
-      {"pool2d", pool2d({.kernel = {3, 3}, .stride = {1, 1}, .padding = {1, 1}}), {400}},
-      {"batch norm", batch_norm({.dim = 40}), {3500}},
-      {"batch norm in training", batch_norm_in_training({.dim = 40}), {3500}, 0, true}};
+  return {{"conv1d", conv1d({.in = 70, .out = 66, .kernel = 3, .padding = 1}), {401, 401, 1201}, 2003.0 * 70 * 66 * 3},
+          {"conv1d causal",
+           conv1d({.in = 12, .out = 9, .kernel = 3, .dilation = 4, .groups = 3, .causal = true}),
+           {401, 401, 401}},
+          {"conv1d strided",
+           conv1d({.in = 8, .out = 10, .kernel = 4, .stride = 3, .padding = 2, .dilation = 2, .groups = 2}),
+           {401, 401, 401}}};
 }
 INSTANTIATE_TEST_SUITE_P(Convolution, LargeLayer, ::testing::ValuesIn(large_convolutions()), name_of_row<LargeRow>);
 
@@ -360,8 +339,6 @@ void expect_golden(const GoldenFile& golden, const std::string& name, const Make
     for (std::size_t i = 0; i < grad_in.size(); ++i) golden.expect(grad_in[i], name + "grad_" + kInputs[i], part);
     layer->visit([&](const std::string& own, const Parameter& parameter) {
       if (parameter.has_gradient()) golden.expect(parameter.gradient, name + gradients + own, part);
-      const std::string next = name + "next_" + own.substr(own.find('_') + 1);  // of running statistics
-      if (golden.has(next)) golden.expect(parameter.value, next, part);
     });
   }
 }
@@ -372,24 +349,7 @@ TEST(ConvolutionGolden, IsTorchs) {
       {"conv1d.strided.",
        conv1d({.in = 6, .out = 4, .kernel = 4, .stride = 3, .padding = 2, .dilation = 2, .groups = 2, .bias = false})},
       {"conv1d.causal.", conv1d({.in = 4, .out = 6, .kernel = 3, .dilation = 4, .causal = true})},
-      {"conv1d.depthwise.", conv1d({.in = 5, .out = 5, .kernel = 7, .padding = 3, .groups = 5})},
-      {"conv2d.same.", conv2d({.in = 3, .out = 8, .kernel = {3, 3}, .padding = {1, 1}})},
-      {"conv2d.uneven.", conv2d({.in = 4,
-                                 .out = 6,
-                                 .kernel = {3, 2},
-                                 .stride = {2, 1},
-                                 .padding = {1, 3},
-                                 .dilation = {1, 2},
-                                 .groups = 2})},
-      {"conv2d.patches.", conv2d({.in = 3, .out = 10, .kernel = {4, 4}, .stride = {4, 4}})},
-      {"pool1d.max.", pool1d({.kernel = 3, .stride = 2, .padding = 1})},
-      {"pool1d.average.", pool1d({.pooling = PoolKind::average, .kernel = 2})},
-      {"pool2d.max.", pool2d({.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}})},
-      {"pool2d.average.",
-       pool2d({.pooling = PoolKind::average, .kernel = {2, 3}, .stride = {1, 2}, .padding = {1, 1}})},
-      {"batch_norm.running.", batch_norm({.dim = 5})},
-      {"batch_norm.training.", batch_norm_in_training({.dim = 5, .momentum = 0.3})},
-      {"batch_norm.pictures.", batch_norm_in_training({.dim = 4, .epsilon = 1e-3})}};
+      {"conv1d.depthwise.", conv1d({.in = 5, .out = 5, .kernel = 7, .padding = 3, .groups = 5})}};
   const GoldenFile golden("convolution");
   for (const auto& [name, make] : rows) expect_golden(golden, name, make, "", "grad_");
 }

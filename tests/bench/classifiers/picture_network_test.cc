@@ -50,11 +50,12 @@ TEST(PictureNetwork, WithoutBlocksIsLinear) {
   EXPECT_NEAR(network.backward(batch, 0).sum, nll + 0.05 * (3.5 + 0.5 - 1.5), 1e-12);
 }
 
-// By hand: the convolution passes the pixels on, the norm turns their sign, and the classifier takes the largest.
+// By hand: a pixel becomes the one above it and twice the one to its left, the norm turns the sign, and the classifier
+// takes the largest. Of (a, b, c, d) come 0, 2a, a and b + 2c.
 TEST(PictureNetwork, ABlockIsConvolutionNormReluAndPooling) {
-  Weights weights({{"block0.convolution.weight", Tensor::of<double>({1, 1, 3, 3}, {0, 0, 0, 0, 1, 0, 0, 0, 0})},
+  Weights weights({{"block0.convolution.weight", Tensor::of<double>({1, 1, 3, 3}, {0, 1, 0, 2, 0, 0, 0, 0, 0})},
                    {"block0.norm.weight", Tensor::of<double>({1}, {-1})},
-                   {"block0.norm.bias", Tensor::of<double>({1}, {0.25})},
+                   {"block0.norm.bias", Tensor::of<double>({1}, {-1})},
                    {"block0.norm.running_mean", Tensor::of<double>({1}, {0.5})},
                    {"block0.norm.running_var", Tensor::of<double>({1}, {1 - 1e-5})},
                    {"classifier.weight", Tensor::of<double>({2, 1}, {1, 0})},
@@ -66,8 +67,8 @@ TEST(PictureNetwork, ABlockIsConvolutionNormReluAndPooling) {
   const auto loss = [&](const std::vector<double>& pixels) {
     return network.loss({Tensor::of<double>({1, 2, 2, 1}, pixels), {0}}).sum;
   };
-  EXPECT_NEAR(loss({3, 1, -2, 2}), std::log(1 + std::exp(-2.75)), 1e-12);
-  EXPECT_NEAR(loss({3, 1, 4, 2}), std::log(2.0), 1e-12);
+  EXPECT_NEAR(loss({3, 1, -2, 2}), std::log(1 + std::exp(-2.5)), 1e-12);  // 0, 6, 3, -3
+  EXPECT_NEAR(loss({3, 1, 4, 2}), std::log(2.0), 1e-12);                  // 0, 6, 3, 9
 }
 
 // Accuracy and weights, on stripes across and stripes down.
