@@ -1,4 +1,4 @@
-// docs/lesson/README.md as the page has it: a title and HTML for each chapter, pictures inlined.
+// docs/lesson/README.md as the page has it: of each chapter a title and parts, HTML with pictures inlined and questions.
 import { Marked } from "marked";
 import { readFileSync } from "node:fs";
 import { escaped } from "./svg.mjs";
@@ -41,12 +41,50 @@ const marked = new Marked({
   },
 });
 
-// The introduction is the chapter before the first.
+// A question's answer, behind its text: a number as it is typed, or the text of one of the choices listed before.
+const kAnswer = /^<!-- (answer|choose): (.+) -->$/;
+
+function question(kind, answer, list) {
+  if (kind === "answer") {
+    if (!/^-?\d+(\.\d+)?$/.test(answer)) throw new Error(`the answer ${answer} is not a number`);
+    return { answer };
+  }
+  const choices = list.items.map((item) => item.text);
+  const right = choices.indexOf(answer);
+  if (right < 0) throw new Error(`${answer} is none of the choices ${choices.join(", ")}`);
+  return { choices, right };
+}
+
+// HTML, a question, HTML ...
+function parts_of(text) {
+  const parts = [];
+  let html = [];
+  const end = () => {
+    parts.push(marked.parser(html).trim());
+    html = [];
+  };
+  for (const token of marked.lexer(text).filter(({ type }) => type !== "space")) {
+    const mark = token.type === "html" && kAnswer.exec(token.text.trim());
+    if (!mark) html.push(token);
+    else {
+      const asked = question(mark[1], mark[2], mark[1] === "choose" && html.pop());
+      end();
+      parts.push(asked);
+    }
+  }
+  end();
+  return parts;
+}
+
+// The introduction is the chapter before the first, summary and glossary are the last one.
 export function chapters() {
-  const [introduction, ...rest] = readFileSync(new URL("README.md", folder), "utf8").split(/^## /m);
+  const source = readFileSync(new URL("README.md", folder), "utf8");
+  const glossary = readFileSync(new URL("../glossary.md", folder), "utf8");
+  const [introduction, ...rest] = `${source}\n${glossary.replace(/^# .*/, "")}`.split(/^## /m);
   const chapter = (text) => {
     const [title, ...lines] = text.split("\n");
-    return { title: title.replace(/^(# |\d+\. )/, ""), html: marked.parse(lines.join("\n")).trim() };
+    return { title: title.replace(/^(# |\d+\. )/, ""), parts: parts_of(lines.join("\n")) };
   };
-  return { introduction: chapter(introduction), chapters: rest.map(chapter) };
+  const last = rest.pop();
+  return { introduction: chapter(introduction), chapters: rest.map(chapter), summary: chapter(last) };
 }

@@ -4,8 +4,9 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { not_told, patches, transformer, writes } from "./figures_models.mjs";
 import { eight_steps, heads, masks, root } from "./figures_steps.mjs";
 import { near_and_far, roles, why } from "./figures_ways.mjs";
+import { learned, positions, word } from "./figures_words.mjs";
 
-const pictures = { why, roles, near_and_far, eight_steps, root, masks, heads, transformer, not_told, patches, writes };
+const pictures = { why, roles, near_and_far, eight_steps, root, masks, heads, transformer, positions, word, learned, not_told, patches, writes };
 
 let differ = 0;
 for (const [name, draw] of Object.entries(pictures)) {
