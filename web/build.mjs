@@ -26,7 +26,9 @@ const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base
 
 const worker = await bundled("src/live/worker.ts", { format: "iife" });
 const define = { WORKER: JSON.stringify(packed(worker)), LESSON: JSON.stringify(packed(JSON.stringify(chapters()))) };
-const script = (await bundled("src/main.ts", { format: "iife", define })).replaceAll("</script", "<\\/script");
+const script = (await bundled("src/main.ts", { format: "iife", define }))
+  .replaceAll("</script", "<\\/script")
+  .replace(/\n {2,}/g, " "); // lines of templates, indented in the sources
 const style = await bundled("src/page.css", { target: "esnext" });
 const policy = [
   "default-src 'none'",

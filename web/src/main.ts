@@ -39,9 +39,9 @@ function start(report: Report): void {
     const screen: Screen = { address, colors, printing, narrow: narrow.matches, live, other: null, go };
     render(page(report, screen), root);
   };
-  const go = (patch: Partial<Address>): void => {
+  const go = (patch: Partial<Address>, lasting = true): void => {
     address = { ...address, ...patch };
-    if (has_address) history.replaceState(null, "", format_address(address));
+    if (has_address && lasting) history.replaceState(null, "", format_address(address));
     live?.follow(address);
     draw();
   };

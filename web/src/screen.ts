@@ -14,7 +14,7 @@ export interface Screen {
   narrow: boolean; // a screen as wide as a telephone's
   live: Live | null; // the engine, where the page has it
   other: Explanation | null; // the run that is subtracted from what is shown; of the same kind
-  go(patch: Partial<Address>): void;
+  go(patch: Partial<Address>, lasting?: boolean): void; // `lasting`: unless more follows at once, as while a slider moves
 }
 
 // A view as it is drawn, and what of it can be saved.

@@ -5,57 +5,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { faults_of } from "./axe.mjs";
-import { go_to, hash_of, new_file, open_file } from "./browser.mjs";
-import * as built from "./program.mjs";
+import { go_to, hash_of } from "./browser.mjs";
+import { as_shown, fill, numbers_of, open_example, open_model, page_of, settled, shown, tensor_of, until } from "./live.mjs";
+import { model, native } from "./program.mjs";
 
-const { model } = built;
 const folder = mkdtempSync(join(tmpdir(), "qkv-live-"));
 after(() => rmSync(folder, { recursive: true }));
-
-const native = (args) => built.native(...args);
-
-const pages = {};
-function page_of(name, options) {
-  if (!pages[name]) {
-    pages[name] = new_file();
-    built.run("web", "--out", pages[name], ...options);
-  }
-  return pages[name];
-}
-const open_example = (options = {}) => open_file(page_of("example", []), options);
-const open_model = (options = {}) => open_file(page_of("model", ["--model", model]), options);
-
-// The numbers of a matrix that the page shows.
-const numbers_of = (page, name) =>
-  page.evaluate(
-    (asked) => [...document.querySelectorAll(`td[data-id^="${asked}:"]`)].map((cell) => cell.textContent.trim()),
-    name,
-  );
-const tensor_of = (explanation, name) =>
-  explanation.sections
-    .flatMap(({ blocks }) => blocks.flatMap(({ tensors }) => tensors))
-    .find((tensor) => tensor.name === name).values;
-const shown = (values) => values.flat().map((value) => String(Number(value.toFixed(3))));
-const as_shown = (texts) => texts.map((text) => String(Number(text)));
-
-// Types into the field of a label; the page has answered when `until` holds.
-async function fill(page, label, text) {
-  const field = page.locator(".live label", { hasText: label }).locator("input");
-  await field.fill(text);
-  await field.press("Enter");
-  await field.blur();
-}
-
-// Asks again until it holds: the policy of the page forbids what waits for a function in it.
-async function until(page, holds, argument) {
-  for (let i = 0; i < 1200; ++i) {
-    if (await page.evaluate(holds, argument)) return;
-    await new Promise((done) => setTimeout(done, 50));
-  }
-  assert.fail(`never: ${holds} ${JSON.stringify(argument)}`);
-}
-// As the reader sees it: what scripts hold counts for nothing.
-const settled = (page, text) => until(page, (asked) => document.body.innerText.includes(asked), text);
 
 test("the page of the worked example is small", () => {
   assert.ok(statSync(page_of("example", [])).size <= 1_640_000, `${statSync(page_of("example", [])).size} bytes`);
@@ -67,12 +22,12 @@ test("a changed weight gives the program's numbers, and back", async () => {
   await fill(page, "Number: w_query 1, 1", "3.5");
   await page.waitForSelector('td[data-id="w_query:0.0"]:has-text("3.5")');
   const w = JSON.stringify([[3.5, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]]);
-  const expected = native(["explain", "--w-query", w]);
+  const expected = native("explain", "--w-query", w);
   await go_to(page, { step: 8, cell: "" });
   await page.waitForSelector('td[data-id="output:2.2"]');
   assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(expected, "output")));
   await page.getByRole("button", { name: "Reset" }).click();
-  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native(["explain"]), "output")));
+  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native("explain"), "output")));
   await close();
 });
 
@@ -94,7 +49,7 @@ test("the tutorial's rounded weights give 2.0 7.0 1.5", async () => {
 test("a key that is hidden, a score, a scale, the look-ahead mask, heads", async () => {
   const { page, close } = await open_example({ hash: "#step=8" });
   const output = async (...options) => {
-    const expected = shown(tensor_of(native(["explain", ...options]), "output"));
+    const expected = shown(tensor_of(native("explain", ...options), "output"));
     await until(
       page,
       (wanted) =>
@@ -120,12 +75,12 @@ test("a key that is hidden, a score, a scale, the look-ahead mask, heads", async
   await page.getByLabel("Heads").selectOption("3");
   const weights = ["w_query", "w_key", "w_value"].flatMap((name) => [
     `--${name.replace("_", "-")}`,
-    JSON.stringify(tensor_of(native(["explain"]), name)),
+    JSON.stringify(tensor_of(native("explain"), name)),
   ]);
-  const inputs = ["--input", JSON.stringify(tensor_of(native(["explain"]), "inputs"))];
+  const inputs = ["--input", JSON.stringify(tensor_of(native("explain"), "inputs"))];
   await output("--heads", "3", ...inputs, ...weights);
   await page.getByRole("button", { name: "Without head 2" }).click();
-  const w_out = tensor_of(native(["explain", "--heads", "3", ...inputs, ...weights]), "w_out");
+  const w_out = tensor_of(native("explain", "--heads", "3", ...inputs, ...weights), "w_out");
   w_out[1] = w_out[1].map(() => 0);
   await output("--heads", "3", ...inputs, ...weights, "--w-out", JSON.stringify(w_out));
   await close();
@@ -156,7 +111,7 @@ test("what is no number, and what the engine refuses, keeps the last result and 
       words.source,
     );
   }
-  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native(["explain"]), "output")));
+  assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native("explain"), "output")));
   await close();
 });
 
@@ -171,9 +126,9 @@ test("arrays from files", async () => {
   await page.waitForSelector('td[data-id="output:3.2"]');
   const given = ["w_query", "w_key", "w_value"].flatMap((name) => [
     `--${name.replace("_", "-")}`,
-    JSON.stringify(tensor_of(native(["explain"]), name)),
+    JSON.stringify(tensor_of(native("explain"), name)),
   ]);
-  const expected = native(["explain", "--input", path, ...given, "--score", "dot"]);
+  const expected = native("explain", "--input", path, ...given, "--score", "dot");
   assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(expected, "output")));
   await close();
 });
@@ -217,7 +172,7 @@ test("a text is translated and explained, a head's numbers are shown", async () 
   await page.getByLabel("English to translate").fill(text);
   await page.getByRole("button", { name: "Translate" }).click();
   await settled(page, "leche");
-  const expected = native(["explain", "--model", model, "--text", text]);
+  const expected = native("explain", "--model", model, "--text", text);
   const written = await page.evaluate(() => [...document.querySelectorAll("button.token bdi")].map((t) => t.textContent));
   assert.deepEqual(written, expected.sequences.find(({ name }) => name === "target").tokens);
   await go_to(page, { of: 1, view: "heads", attention: "encoder", head: "1.2" });
@@ -327,7 +282,7 @@ test("a broken link is said to be, and the numbers are those of the page", async
     const { page, close } = await open_example({ hash: `#step=8&made=${encodeURIComponent(made)}` });
     await page.locator(".live [role=alert]").waitFor();
     assert.match(await page.locator(".live [role=alert]").innerText(), /link|w.query/, made);
-    assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native(["explain"]), "output")));
+    assert.deepEqual(as_shown(await numbers_of(page, "output")), shown(tensor_of(native("explain"), "output")));
     await close();
   }
 });

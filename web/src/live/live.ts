@@ -16,14 +16,15 @@ import { Training } from "./training";
 import { arguments_of, type Setup, setup_of } from "./setup";
 
 export interface Live {
-  busy: boolean;
+  busy: boolean; // for so long that it is shown
   fault: string; // why the last change was not made
   has_model: boolean;
   setup_of(steps: Steps): Setup;
   before(explanation: Explanation): Explanation | null; // what it was before the reader changed it
   keep(explanation: Explanation): number; // its place among those kept of its kind
   command_of(explanation: Explanation): string | null;
-  change(steps: Steps, change: (setup: Setup) => void): void;
+  change(steps: Steps, change: (setup: Setup) => void, lasting?: boolean): void; // `lasting`: the address is to have it
+  redraw(): void;
   reset(explanation: Explanation): void;
   follow(address: Address): void; // has what the address says computed, if it is not what is shown
   text_of(heads: Heads): string; // that the model read
@@ -35,6 +36,7 @@ export interface Live {
   training: Training;
 }
 
+const kShown = 100; // milliseconds after which it is shown that the engine works
 const kText = "You are welcome"; // what a model reads that the reader opened
 
 interface Made {
@@ -52,6 +54,7 @@ class LivePage implements Live {
   private readonly made = new WeakMap<Explanation, Made>();
   private model: string[] = []; // the option of a model that the reader opened
   private opened = 0;
+  private running = false;
   private next: (() => Promise<void>) | null = null; // what was asked for last while something ran
 
   private readonly recorded: Steps | null; // the steps that the page came with
@@ -65,8 +68,8 @@ class LivePage implements Live {
     private readonly client: Client,
     private readonly report: Report,
     public has_model: boolean,
-    private readonly redraw: () => void,
-    private readonly go: (patch: Partial<Address>) => void,
+    readonly redraw: () => void,
+    private readonly go: (patch: Partial<Address>, lasting?: boolean) => void,
   ) {
     const { explanations } = report;
     this.recorded = this.plain = explanations.find((one) => one.kind === "steps") ?? null;
@@ -97,11 +100,11 @@ class LivePage implements Live {
   }
 
   // A change goes into the address, from where follow() takes it; what an address cannot carry is computed at once.
-  change(steps: Steps, change: (setup: Setup) => void): void {
+  change(steps: Steps, change: (setup: Setup) => void, lasting = true): void {
     const setup = structuredClone(this.setup_of(steps));
     change(setup);
     const made = changes_text(setup, this.base());
-    if (made !== null) return this.go({ made });
+    if (made !== null) return this.go({ made }, lasting);
     const name = `file-${++this.opened}`;
     this.followed = `${this.said}\n${name}`;
     this.compute(setup);
@@ -267,12 +270,15 @@ class LivePage implements Live {
 
   // One command at a time; of those asked for while one runs the last one runs next.
   private async ask(words: string[], use: (answer: Explanation) => void): Promise<void> {
-    if (this.busy) {
+    if (this.running) {
       this.next = () => this.ask(words, use);
       return;
     }
-    this.busy = true;
-    this.redraw();
+    this.running = true;
+    const shown = setTimeout(() => {
+      this.busy = true;
+      this.redraw();
+    }, kShown);
     try {
       const { out } = await this.client.run([...words, "--json"]);
       use(read_explanation(out));
@@ -281,7 +287,8 @@ class LivePage implements Live {
       if (!(fault instanceof Fault)) throw fault;
       this.fault = fault.message;
     } finally {
-      this.busy = false;
+      clearTimeout(shown);
+      this.running = this.busy = false;
     }
     const next = this.next;
     this.next = null;
@@ -294,7 +301,7 @@ class LivePage implements Live {
 const text_of = (id: string): string => document.getElementById(id)?.textContent?.trim() ?? "";
 
 // null: the page came without an engine, or the browser has no WebAssembly.
-export function live_of(report: Report, redraw: () => void, go: (patch: Partial<Address>) => void): Live | null {
+export function live_of(report: Report, redraw: () => void, go: (patch: Partial<Address>, lasting?: boolean) => void): Live | null {
   const engine = text_of("engine");
   if (engine === "" || typeof WebAssembly === "undefined") return null;
   const model = text_of("model");

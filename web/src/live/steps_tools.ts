@@ -3,9 +3,11 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import { live as bound } from "lit-html/directives/live.js";
 import { kScores, type Score, type Steps } from "../explanation";
 import { number_text } from "../numbers";
-import { parse_cell, type Walk } from "../steps/tensors";
-import { unless_typed } from "./fields";
+import { type Cell, parse_cell, type Walk } from "../steps/tensors";
+import type { Editing } from "./cell_edit";
+import { slider, unless_typed } from "./fields";
 import type { Live } from "./live";
+import type { Nested } from "../read/check";
 import { type Setup, way_to_change, with_number } from "./setup";
 
 const kMostShown = 16; // queries and keys of the table of a mask
@@ -13,7 +15,40 @@ const kMostShown = 16; // queries and keys of the table of a mask
 const number_of = (text: string): number => (text.trim() === "" ? NaN : Number(text.trim().replace(",", ".")));
 const value_of = (event: Event): string => (event.target as HTMLInputElement).value;
 
-// The field of the number that is chosen.
+function set_number(steps: Steps, walk: Walk, { name, index }: Cell, next: number, live: Live, lasting = true): void {
+  const values = walk.tensors.get(name)?.values;
+  live.change(
+    steps,
+    (changed) => {
+      const to = way_to_change(name, changed) === "give" ? changed.matrices : changed.substitutes;
+      changed.files.delete(name);
+      if (values) to.set(name, with_number(to.get(name) ?? values, index, next));
+    },
+    lasting,
+  );
+}
+
+const not_a_number = (text: string): string => `"${text}" is not a number: the last result stays.`;
+
+export const editing_of = (steps: Steps, walk: Walk, live: Live): Editing => ({
+  can: (name) => walk.tensors.has(name) && way_to_change(name, live.setup_of(steps)) !== null,
+  put: (id, text) => {
+    const [cell, next] = [parse_cell(id), number_of(text)];
+    if (!cell || !Number.isFinite(next)) live.say(not_a_number(text));
+    else set_number(steps, walk, cell, next, live);
+    return Number.isFinite(next);
+  },
+  redraw: () => live.redraw(),
+});
+
+// From nothing to the next of 4, 40, 400, to both sides; of weights a part of 1.
+function range_of(name: string, value: number): readonly [number, number, number] {
+  if (name === "weights" && value >= 0 && value <= 1) return [0, 1, 0.01];
+  const most = 4 * 10 ** Math.max(0, Math.ceil(Math.log10(Math.abs(value) / 4 || 1)));
+  return [-most, most, most / 40];
+}
+
+// The field of the number that is chosen, and its slider.
 function number_field(steps: Steps, walk: Walk, chosen: string, live: Live): TemplateResult {
   const cell = parse_cell(chosen);
   const setup = live.setup_of(steps);
@@ -21,23 +56,52 @@ function number_field(steps: Steps, walk: Walk, chosen: string, live: Live): Tem
   if (!cell || !way) {
     return html`<p class="hint">Choose a number of the inputs or the weights to change it.</p>`;
   }
-  const values = walk.tensors.get(cell.name)?.values;
-  const value = walk.tensors.at(cell.name, ...cell.index);
+  // As it was asked for, though what follows from it may still be computed.
+  const asked = (way === "give" ? setup.matrices : setup.substitutes).get(cell.name);
+  const now = cell.index.reduce<unknown>((values, i) => (values as Nested[] | undefined)?.[i], asked);
+  const value = typeof now === "number" ? now : walk.tensors.at(cell.name, ...cell.index);
   const change = (event: Event): void => {
     const next = number_of(value_of(event));
-    if (!Number.isFinite(next)) {
-      return live.say(`"${value_of(event)}" is not a number: the last result stays.`);
-    }
-    live.change(steps, (changed) => {
-      const to = way === "give" ? changed.matrices : changed.substitutes;
-      changed.files.delete(cell.name);
-      if (values) to.set(cell.name, with_number(to.get(cell.name) ?? values, cell.index, next));
-    });
+    if (!Number.isFinite(next)) return live.say(not_a_number(value_of(event)));
+    set_number(steps, walk, cell, next, live);
   };
+  const name = `${cell.name} ${cell.index.map((i) => i + 1).join(", ")}`;
   return html`<label
-    >${way === "give" ? "Number" : "Put in"}: ${cell.name} ${cell.index.map((i) => i + 1).join(", ")}
-    <input id="number" inputmode="decimal" autocomplete="off" .value=${unless_typed("number", number_text(value, 6))} @change=${change}
-  /></label>`;
+      >${way === "give" ? "Number" : "Put in"}: ${name}
+      <input id="number" inputmode="decimal" autocomplete="off" .value=${unless_typed("number", number_text(value, 6))} @change=${change}
+    /></label>
+    ${slider(`Slide ${name}`, "", value, range_of(cell.name, value), "", (next, lasting) => set_number(steps, walk, cell, next, live, lasting))}`;
+}
+
+// By its logarithm: half of the scale is twice the temperature.
+function scale_slider(steps: Steps, setup: Setup, live: Live): TemplateResult {
+  const scale = setup.scale ?? steps.scale;
+  const said = `temperature ${number_text(1 / scale, 2)}`;
+  return slider("Slide the scale", "", Math.log2(Math.max(scale, 2 ** -5)), [-5, 3, 0.25], said, (power, lasting) =>
+    live.change(
+      steps,
+      (changed) => {
+        changed.scale = Number((2 ** power).toPrecision(6));
+      },
+      lasting,
+    ),
+  );
+}
+
+function window_slider(steps: Steps, walk: Walk, setup: Setup, live: Live): TemplateResult | typeof nothing {
+  const most = walk.tensors.size("inputs", -2) - 1;
+  if (most < 1) return nothing;
+  const now = Math.min(setup.window ?? most, most);
+  const said = now === most ? "all keys" : now === 0 ? "its own key" : `${now} to each side`;
+  return slider("Window", "Window", now, [0, most, 1], said, (keys, lasting) =>
+    live.change(
+      steps,
+      (changed) => {
+        changed.window = keys < most ? keys : null;
+      },
+      lasting,
+    ),
+  );
 }
 
 function score_fields(steps: Steps, setup: Setup, live: Live): TemplateResult {
@@ -66,13 +130,14 @@ function score_fields(steps: Steps, setup: Setup, live: Live): TemplateResult {
         @change=${(event: Event) => {
           const next = value_of(event) === "" ? null : number_of(value_of(event));
           if (next !== null && !Number.isFinite(next)) {
-            return live.say(`"${value_of(event)}" is not a number: the last result stays.`);
+            return live.say(not_a_number(value_of(event)));
           }
           live.change(steps, (changed) => {
             changed.scale = next;
           });
         }}
-    /></label>`;
+    /></label>
+    ${setup.heads > 0 ? nothing : scale_slider(steps, setup, live)}`;
 }
 
 function heads_fields(steps: Steps, walk: Walk, setup: Setup, live: Live): TemplateResult {
@@ -191,7 +256,8 @@ function mask_table(steps: Steps, walk: Walk, setup: Setup, live: Live): Templat
 export function steps_tools(steps: Steps, walk: Walk, chosen: string, live: Live): TemplateResult {
   const setup = live.setup_of(steps);
   return html`<section class="card live" aria-label="Change it">
-    <h2>Change it</h2>
+    <h2>Change it <span class="fact" role="status">${live.busy ? "Computing..." : ""}</span></h2>
+    <p class="hint">A chosen number is changed in its cell: click it again, press Enter or type. Everything after it follows.</p>
     <div class="bar-of-tools">
       ${number_field(steps, walk, chosen, live)} ${score_fields(steps, setup, live)}
       <label class="check"
@@ -204,6 +270,7 @@ export function steps_tools(steps: Steps, walk: Walk, chosen: string, live: Live
             })}
         />Look-ahead mask</label
       >
+      ${window_slider(steps, walk, setup, live)}
       ${heads_fields(steps, walk, setup, live)}
       ${[...setup.substitutes.keys()].map(
         (name) =>

@@ -2,6 +2,7 @@
 import { html, nothing, svg, type TemplateResult } from "lit-html";
 import { kLetters } from "../colors";
 import { signed_image } from "../grid";
+import { begin_edit, cell_field, type Editing, is_edited } from "../live/cell_edit";
 import { cell_text, clamp, largest, number_text, row_sum, signed_text } from "../numbers";
 import type { Screen } from "../screen";
 import { cell_id, value_at, type Window } from "./tensors";
@@ -15,7 +16,7 @@ export interface MatrixUse {
   lit: ReadonlySet<string>; // ids of the cells that it comes from
   pick(id: string): void;
   leave(step: 1 | -1): void; // Page Down, Page Up
-  edit?: () => void; // Enter: the chosen number is to be changed
+  editing?: Editing; // where numbers can be changed
 }
 
 function numbers_of(window: Window): number[] {
@@ -23,6 +24,8 @@ function numbers_of(window: Window): number[] {
   for (let r = 0; r < window.height; ++r) for (let c = 0; c < window.width; ++c) all.push(value_at(window, r, c));
   return all;
 }
+
+const is_small = ({ height, width }: Window): boolean => width <= kMostColumns && height * width <= kMostCells;
 
 const id_at = (window: Window, row: number, column: number): string =>
   cell_id(window.tensor.name, window.index(row, column));
@@ -57,23 +60,38 @@ export function moved(
   return next ? [clamp(next[0], 0, height - 1), clamp(next[1], 0, width - 1)] : null;
 }
 
+const can_edit = (window: Window, { editing }: MatrixUse): boolean =>
+  !window.change && (editing?.can(window.tensor.name) ?? false);
+
+// In its cell; of a map in the field below the step.
+function edit(window: Window, use: MatrixUse, [row, column]: [number, number], typed: string): void {
+  const id = id_at(window, row, column);
+  if (id !== use.chosen) use.pick(id);
+  if (is_small(window)) begin_edit(use.editing as Editing, id, number_text(value_at(window, row, column), 6), typed);
+  else document.getElementById("number")?.focus();
+}
+
+const kBegins = /^(Enter|F2|[-\d.])$/; // keys that begin a change
+
 function on_key(event: KeyboardEvent, window: Window, use: MatrixUse, place: [number, number]): void {
   if (event.key === "PageDown" || event.key === "PageUp") {
     event.preventDefault();
     return use.leave(event.key === "PageDown" ? 1 : -1);
   }
-  if (event.key === "Enter" && use.edit) {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  if (kBegins.test(event.key) && can_edit(window, use)) {
     event.preventDefault();
-    return use.edit();
+    return edit(window, use, place, event.key.length > 1 ? "" : event.key);
   }
-  const next =
-    event.ctrlKey || event.altKey || event.metaKey ? null : moved(event.key, place, window.height, window.width);
+  const next = moved(event.key, place, window.height, window.width);
   if (!next) return;
   event.preventDefault();
   const figure = event.currentTarget as HTMLElement;
   use.pick(id_at(window, ...next));
   figure.querySelector<HTMLElement>("[aria-selected=true]")?.focus();
 }
+
+let pressed = ""; // the cell, if it was chosen before the pointer went down on it: that alone chooses it
 
 function cell(
   window: Window,
@@ -88,6 +106,10 @@ function cell(
   const chosen = id === use.chosen;
   const { across, down } = window;
   const begins = `${across && column > 0 && column % across === 0 ? " begins-column" : ""}${down && row > 0 && row % down === 0 ? " begins-row" : ""}`;
+  const click = (): void => {
+    if (pressed !== id || !can_edit(window, use)) use.pick(id);
+    else if (!is_edited(id)) edit(window, use, [row, column], "");
+  };
   const text = window.change ? signed_text(cell_text(value), value) : cell_text(value);
   return html`<td
     class=${`cell${chosen ? " chosen" : use.lit.has(id) ? " lit" : ""}${value < 0 ? " minus" : ""}${begins}`}
@@ -95,11 +117,13 @@ function cell(
     tabindex=${stop ? 0 : -1}
     aria-selected=${chosen}
     .style=${`--part:${Number.isFinite(value) && most > 0 ? Math.abs(value / most).toFixed(3) : 0}`}
-    @click=${() => use.pick(id)}
+    @mousedown=${() => (pressed = chosen ? id : "")}
+    @click=${click}
     @focus=${() => chosen || use.pick(id)}
-    @dblclick=${() => use.edit?.()}
   >
-    <span class="figure">${text}</span>
+    ${chosen && use.editing && is_edited(id)
+      ? cell_field(use.editing, number_text(value, 6), `${window.title} ${row + 1}, ${column + 1}`)
+      : html`<span class="figure">${text}</span>`}
   </td>`;
 }
 
@@ -125,6 +149,7 @@ function table(window: Window, use: MatrixUse, most: number): TemplateResult {
     <table
       role="grid"
       aria-label=${label}
+      aria-readonly=${use.editing ? !can_edit(window, use) : nothing}
       class="numbers"
       @keydown=${(event: KeyboardEvent) => on_key(event, window, use, stop)}
     >
@@ -226,7 +251,6 @@ function about_row_sums(window: Window): TemplateResult | typeof nothing {
 
 export function matrix(window: Window, use: MatrixUse): TemplateResult {
   const most = window.tensor.values === null ? 0 : largest(numbers_of(window));
-  const small = window.width <= kMostColumns && window.height * window.width <= kMostCells;
   const shape = window.tensor.shape.slice(window.lead.length).join(" x ") || "1";
   return html`<figure class=${`matrix role-${window.role}${window.change ? " change" : ""}`}>
     <figcaption>
@@ -235,7 +259,7 @@ export function matrix(window: Window, use: MatrixUse): TemplateResult {
     </figcaption>
     ${window.tensor.values === null
       ? html`<p class="hint">Too many numbers to keep; <code>--full</code> writes them.</p>`
-      : small
+      : is_small(window)
         ? table(window, use, most)
         : heat_map(window, use, most)}
     ${about_row_sums(window)}

@@ -31,7 +31,7 @@ export function softmax_of(walk: Walk, { name, index }: Cell): TemplateResult | 
               <td>exp(${number_text((logits[k] as number) - less, 3)})</td>
               <td>${number_text(one, 3)}</td>
               ${bar(one / Math.max(...exps))}
-              <td>/ ${number_text(sum, 3)} = ${number_text(one / sum)}</td>
+              <td><span class="by">/ ${number_text(sum, 3)} = </span>${number_text(one / sum)}</td>
             </tr>`,
         )}
         <tr class="sum">

@@ -3,7 +3,7 @@ import { html, nothing, type TemplateResult } from "lit-html";
 import type { Section, Steps } from "../explanation";
 import { grey_image } from "../grid";
 import { sentence_form } from "../live/sentence_form";
-import { steps_tools } from "../live/steps_tools";
+import { editing_of, steps_tools } from "../live/steps_tools";
 import { short } from "../heads/map";
 import { matrix, type MatrixUse } from "./matrices";
 import { clamp } from "../numbers";
@@ -71,7 +71,7 @@ function step_panel(
     lit,
     pick: (id) => screen.go({ cell: id, step: section.number }),
     leave: go_step,
-    ...(screen.live ? { edit: () => document.getElementById("number")?.focus() } : {}),
+    ...(screen.live ? { editing: editing_of(steps, walk, screen.live) } : {}),
   };
   const whole = screen.printing ? null : overview(walk, section.number, query, screen);
   return html`<article class="step" aria-labelledby="step-${section.number}">
