@@ -13,6 +13,7 @@ export interface Address {
   of: number; // of several explanations the one of this number, from 0
   step: number; // 1 to 8
   query: number; // the query whose steps are shown
+  beat: number; // of the steps in motion, from 0; -1: they are not shown so
   cell: string; // a number of the steps: "query:0.1"; of the model a sublayer
   attention: string;
   head: string; // "LAYER.HEAD"
@@ -38,6 +39,7 @@ export const kStart: Address = {
   of: 0,
   step: 1,
   query: 0,
+  beat: -1,
   cell: "",
   attention: "",
   head: "",
@@ -74,6 +76,7 @@ export function parse_address(fragment: string): Address {
     of: whole(text("of"), 0),
     step: whole(text("step"), 1),
     query: whole(text("query"), 0),
+    beat: whole(text("beat"), -1),
     cell: text("cell"),
     attention: text("attention"),
     head: /^\d+\.\d+$|^rollout$/.test(text("head")) ? text("head") : "",

@@ -47,7 +47,7 @@ function tab_of(explanation: Explanation): string {
   return explanation.translation.continues ? "Write" : "Translate";
 }
 
-const kNothingChosen: Partial<Address> = { view: "", cell: "", token: -1, also: "", key: -1, head: "", attention: "" };
+const kNothingChosen: Partial<Address> = { view: "", beat: -1, cell: "", token: -1, also: "", key: -1, head: "", attention: "" };
 
 // Of the page, and one for each kind of explanation that it holds.
 function tabs(report: Report, explanation: Explanation, view: View, screen: Screen): TemplateResult {

@@ -17,6 +17,8 @@ const kViews = [
   ["steps", "#step=1"],
   ["steps", "#step=3&cell=key:1.2"],
   ["steps", "#step=8"],
+  ["steps", "#step=4&beat=3"],
+  ["two_heads", "#step=7&beat=99"],
   ["causal", "#step=5&query=1"],
   ["two_heads", "#step=2"],
   ["two_heads", "#step=6"],

@@ -5,17 +5,31 @@ import { type Cell, type Walk } from "./tensors";
 
 const kMost = 16; // keys
 
+export interface Exps {
+  logits: number[];
+  less: number; // that is taken from each logit: exp of more than 30 has too many digits to be read; the shares are the same
+  exps: number[];
+  sum: number;
+}
+
+// Of a row of logits; null: all of them are hidden, or one is infinite.
+export function exps_of({ tensors }: Walk, lead: readonly number[]): Exps | null {
+  const logits = Array.from({ length: tensors.size("logits", -1) }, (_, k) => tensors.at("logits", ...lead, k));
+  const most = Math.max(...logits);
+  if (!Number.isFinite(most)) return null;
+  const less = most > 30 ? most : 0;
+  const exps = logits.map((logit) => Math.exp(logit - less));
+  return { logits, less, exps, sum: exps.reduce((total, one) => total + one, 0) };
+}
+
 export function softmax_of(walk: Walk, { name, index }: Cell): TemplateResult | typeof nothing {
   const { tensors } = walk;
   const lead = name === "weights" ? index.slice(0, -1) : name === "log_sum_exp" ? index : null;
   const n = tensors.size("logits", -1);
   if (!lead || n === 0 || n > kMost || tensors.get("weights")?.substituted) return nothing;
-  const logits = Array.from({ length: n }, (_, k) => tensors.at("logits", ...lead, k));
-  const most = Math.max(...logits);
-  if (!Number.isFinite(most)) return nothing;
-  const less = most > 30 ? most : 0; // exp of more has too many digits to be read; the shares are the same
-  const exps = logits.map((logit) => Math.exp(logit - less));
-  const sum = exps.reduce((total, one) => total + one, 0);
+  const row = exps_of(walk, lead);
+  if (!row) return nothing;
+  const { logits, less, exps, sum } = row;
   const entropy = exps.reduce((total, one) => total - (one > 0 ? (one / sum) * Math.log(one / sum) : 0), 0);
   const names = tensors.get("logits")?.columns ?? [];
   const chosen = name === "weights" ? (index.at(-1) as number) : -1;

@@ -15,6 +15,7 @@ import type { Screen, Shown } from "../screen";
 import { about_one_query, facts_of, first_choice, queries_of, stage_of, title_of, walk_of } from "./stage";
 import { overview } from "./overview";
 import { remark } from "./remark";
+import { motion, motion_button } from "./motion";
 import { steps_picture } from "./steps_picture";
 import { parse_cell, value_at, type Walk } from "./tensors";
 import { line_of, pieces, terms_panel } from "./terms";
@@ -181,8 +182,10 @@ export function steps_view(steps: Steps, screen: Screen): Shown {
             </select></label
           >`
         : nothing}
+      ${motion_button(walk, query, screen)}
       ${facts_of(steps).map((fact) => html`<span class="fact">${fact}</span>`)}
     </div>
+    ${screen.printing ? nothing : motion(walk, query, screen)}
     <div id="the-step" role="tabpanel" aria-labelledby="tab-${section.number}">
       ${screen.printing ? numbered.map(one) : one(section)}
     </div>`;
