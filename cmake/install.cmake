@@ -41,7 +41,7 @@ if(QKV_BUILD_PROGRAM)
   build_before_installing(program qkv_app "$<TARGET_FILE:qkv_app>")
   install(TARGETS qkv_app RUNTIME COMPONENT program)
   install(FILES data/phrases.es.tsv DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv COMPONENT program)
-  install(DIRECTORY models/en-es DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv/models COMPONENT model)
+  install(DIRECTORY models/en-es models/verses DESTINATION ${CMAKE_INSTALL_DATADIR}/qkv/models COMPONENT model)
 endif()
 # The program prints its manual pages and completions; that of another machine needs an emulator to.
 if(QKV_BUILD_PROGRAM AND (NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR))

@@ -57,7 +57,7 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME qkv)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 string(CONCAT CPACK_DEBIAN_PROGRAM_DESCRIPTION "attention on CPUs, computed fast and explained\n${about}"
-              "The program, and a model that translates English to Spanish.")
+              "The program, a model that translates English to Spanish, and one that writes\nverses.")
 
 include(CPack)
 foreach(component runtime debian-${library})

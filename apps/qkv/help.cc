@@ -137,6 +137,7 @@ std::span<const Meaning> environment_variables() {
        "processors that this process may use (affinity and the limits of its control group)",
        "--threads"},
       {"QKV_MODEL", "the folder of the model English to Spanish, for commands without `--model`", "--model"},
+      {"QKV_LANGUAGE_MODEL", "the folder of the model that `qkv generate` writes with without `--model`", "--model"},
       {"HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME",
        "where `--model ORG/NAME` looks for models that other tools have fetched", "--model"},
       {"NO_COLOR, TERM, COLORTERM", "whether and how the terminal shows colours"},
@@ -149,6 +150,7 @@ std::span<const Meaning> environment_variables() {
 std::span<const Meaning> files_of_program() {
   static constexpr Meaning kAll[] = {
       {"share/qkv/models/en-es", "beside the folder of the program: the model English to Spanish", "--model"},
+      {"share/qkv/models/verses", "there too: the language model of `qkv generate`", "--model"},
       {"share/qkv/phrases.es.tsv", "there too: the phrases that models are compared on", "--tasks"},
       {"~/.cache/huggingface/hub", "models that other tools have fetched, for --model ORG/NAME; see ENVIRONMENT",
        "--model"}};

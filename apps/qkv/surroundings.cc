@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
@@ -53,19 +54,58 @@ std::string first_of(std::string_view what, const std::vector<std::string>& plac
 
 }  // namespace
 
-std::string default_model() {
-  std::vector<std::string> places = beside({"../share/qkv/models/en-es", "../qkv_en_es"});
-  const char* chosen = std::getenv("QKV_MODEL");
-  if (chosen != nullptr && *chosen != '\0') places = {chosen};
-  return first_of("the model English to Spanish", places,
-                  "name a model's folder by --model or QKV_MODEL, or install qkv-en-es");
+namespace {
+
+struct Shipped {
+  const char* what;
+  const char* variable;  // of the environment, which names another
+  const char* folder;
+  const char* package;  // of Python
+  std::string_view about;
+};
+
+const Shipped& shipped(DefaultModel which) {
+  static constexpr Shipped kTranslator{
+      .what = "the model English to Spanish",
+      .variable = "QKV_MODEL",
+      .folder = "en-es",
+      .package = "qkv_en_es",
+      .about =
+          "The model that comes with qkv learned from everyday phrases, messages of programs and Bible verses "
+          "alone: other texts it often gets wrong."};
+  static constexpr Shipped kWriter{
+      .what = "the model that writes verses",
+      .variable = "QKV_LANGUAGE_MODEL",
+      .folder = "verses",
+      .package = "qkv_verses",
+      .about =
+          "The model that comes with qkv learned from the World English Bible alone: it writes in the words of "
+          "its verses, and knows nothing else."};
+  return which == DefaultModel::translator ? kTranslator : kWriter;
 }
 
-std::string_view about_default_model() {
-  const char* chosen = std::getenv("QKV_MODEL");
-  if (chosen != nullptr && *chosen != '\0') return {};
-  return "The model that comes with qkv learned from everyday phrases, messages of programs and Bible verses alone: "
-         "other texts it often gets wrong.";
+// The folder that the environment names; empty: none.
+std::string chosen_instead(const Shipped& model) {
+  const char* chosen = std::getenv(model.variable);
+  return chosen == nullptr ? "" : chosen;
+}
+
+}  // namespace
+
+std::string default_model(DefaultModel which) {
+  const Shipped& model = shipped(which);
+  std::vector<std::string> places =
+      beside({fmt::format("../share/qkv/models/{}", model.folder), fmt::format("../{}", model.package)});
+  if (const std::string chosen = chosen_instead(model); !chosen.empty()) places = {chosen};
+  std::string package = model.package;
+  std::ranges::replace(package, '_', '-');
+  return first_of(model.what, places,
+                  fmt::format("name a model's folder by --model or {}, or install {}", model.variable, package));
+}
+
+std::string_view about_default_model(DefaultModel which) {
+  const Shipped& model = shipped(which);
+  return chosen_instead(model).empty() ? model.about : std::string_view{};
 }
 
 std::string model_fingerprint(const Translator& translator) {

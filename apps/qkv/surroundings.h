@@ -13,13 +13,16 @@
 
 namespace qkv::app {
 
-// The folder of the model that commands open where none is named. The first there is of QKV_MODEL of the environment,
-// ../share/qkv/models/en-es beside the program, and the Python package qkv-en-es beside the package that holds the
-// program. IoError that names them all if there is none.
-std::string default_model();
+// The models that come with the program: models/en-es, and models/verses, a language model.
+enum class DefaultModel { translator, writer };
 
-// What it learned from, in a sentence; empty if QKV_MODEL chooses it.
-std::string_view about_default_model();
+// The folder of the model that commands open where none is named. The first there is of the environment's (QKV_MODEL,
+// QKV_LANGUAGE_MODEL), ../share/qkv/models/NAME beside the program, and the Python package (qkv-en-es, qkv-verses)
+// beside the package that holds the program. IoError that names them all if there is none.
+std::string default_model(DefaultModel which);
+
+// What it learned from, in a sentence; empty if the environment chooses it.
+std::string_view about_default_model(DefaultModel which);
 
 // What fixes the bits of a model, or of what a folder holds (qkv/pipelines/certify.h). Pages, which have no time for
 // it, say nothing.

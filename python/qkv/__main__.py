@@ -11,9 +11,10 @@ from ._qkv import _run_program
 
 def main() -> int:
     """Runs the program with this process's arguments; its exit code."""
-    model = importlib.util.find_spec("qkv_en_es")
-    if "QKV_MODEL" not in os.environ and model is not None and model.submodule_search_locations:
-        os.environ["QKV_MODEL"] = model.submodule_search_locations[0]
+    for variable, package in (("QKV_MODEL", "qkv_en_es"), ("QKV_LANGUAGE_MODEL", "qkv_verses")):
+        model = importlib.util.find_spec(package)
+        if variable not in os.environ and model is not None and model.submodule_search_locations:
+            os.environ[variable] = model.submodule_search_locations[0]
     return _run_program(["qkv", *sys.argv[1:]])
 
 

@@ -10,10 +10,10 @@ const std::string kModel = QKV_SOURCE_DIR "/models/en-es", kWelcome = " 'You are
 
 class FindModel : public ::testing::Test {
  protected:
-  // The shipped model, as `name` in the folder.
-  void link_model(const std::string& name) {
+  // A shipped model, as `name` in the folder.
+  void link_model(const std::string& name, const std::string& model = kModel) {
     fs::create_directories(fs::path(folder_ / name).parent_path());
-    fs::create_symlink(kModel, folder_ / name);
+    fs::create_symlink(model, folder_ / name);
   }
   // A cache in `hub` with it as org/en-es, at commit abc123.
   void make_cache(const std::string& hub) {
@@ -26,7 +26,8 @@ class FindModel : public ::testing::Test {
   // What the program says, and its exit code, started by a shell in the folder; no other variable names a place.
   std::string run(const std::string& line, const std::string& program = QKV_PROGRAM) {
     const std::string shell = "cd '" + folder_.path() + "'; qkv() { '" + program + "' \"$@\"; }; unset HF_HUB_CACHE " +
-                              "HF_HOME XDG_CACHE_HOME QKV_MODEL; (" + line + ") >said 2>&1; echo $? >>said";
+                              "HF_HOME XDG_CACHE_HOME QKV_MODEL QKV_LANGUAGE_MODEL; (" + line +
+                              ") >said 2>&1; echo $? >>said";
     EXPECT_EQ(std::system(shell.c_str()), 0);
     return slurp(folder_ / "said");
   }
@@ -106,6 +107,23 @@ TEST_F(Places, BesideTheProgramOrOfTheEnvironment) {
             "qkv compare: the phrase book is not there: " + place_ + "/share/qkv/phrases.es.tsv, " + place_ +
                 "/bin/share/qkv/phrases.es.tsv; it comes with the program\n4\n");
   EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(Places, TheModelThatWritesIsAnother) {
+  const std::string verses = QKV_SOURCE_DIR "/models/verses", begin = " --greedy --max-new-tokens 3 'In the'";
+  const std::string missing = "qkv generate: the model that writes verses is not there: ",
+                    advice = "; name a model's folder by --model or QKV_LANGUAGE_MODEL, or install qkv-verses\n4\n";
+  const std::string text = run("qkv generate --model '" + verses + "'" + begin);
+  EXPECT_TRUE(text.ends_with("\n0\n")) << text;
+  EXPECT_EQ(run_copy("QKV_MODEL=/nowhere qkv generate a"),
+            missing + place_ + "/share/qkv/models/verses, " + place_ + "/qkv_verses" + advice);
+  EXPECT_EQ(run_copy("QKV_LANGUAGE_MODEL='" + verses + "' qkv generate" + begin), text);
+  for (const std::string name : {"a place/qkv_verses", "a place/share/qkv/models/verses"}) {
+    link_model(name, verses);
+    EXPECT_EQ(run_copy("qkv generate" + begin), text) << name;
+    fs::remove(folder_ / name);
+  }
+  EXPECT_EQ(run_copy("QKV_LANGUAGE_MODEL=/nowhere qkv generate a"), missing + "/nowhere" + advice);
 }
 
 }  // namespace

@@ -21,6 +21,24 @@ TEST(Generate, ATextGrowsAndLinesAreAnswered) {
   EXPECT_EQ(text_of(kGenerate), "");
 }
 
+TEST(Generate, TheModelThatComesWithQkvSaysWhatItLearnedFrom) {
+  const std::string origin = "The model that comes with qkv learned from the World English Bible alone: ";
+  const std::string prompt = " --max-new-tokens 5 'In the beginning'";
+  EXPECT_EQ(text_of("generate" + prompt), text_of("generate --model @models/verses" + prompt));
+  expect_words(shown_on_terminal("generate" + prompt, {}, 80, &Surroundings::errors), origin);
+  const std::string named = "generate --model @models/verses" + prompt;
+  EXPECT_EQ(shown_on_terminal(named, {}, 80, &Surroundings::errors), "");
+}
+
+// What is explained is what `generate` writes, and explains.
+TEST(Generate, ExplainWritesBehindAText) {
+  const Json theirs = Json::parse(text_of("generate --model @models/verses --explain --json --max-new-tokens 6 Moses"));
+  const Json ours = Json::parse(text_of("explain --model @models/verses --text Moses --write 6 --json --weights"));
+  for (const char* part : {"continuation", "sequences", "fingerprint"}) EXPECT_EQ(ours.at(part), theirs.at(part));
+  EXPECT_EQ(ours.at("continuation").at("target_words").size(), 6u);
+  EXPECT_TRUE(ours.at("attentions").at(0).at("all").at(0).contains("weights"));
+}
+
 // The bits, in JSON, of the same prompts: chunks, threads, company and storage of their place.
 TEST(Generate, OneTextHoweverTheWorkIsCut) {
   const Surroundings around{.input = "The cat sat on the mat.\nA cat\nx\nA cat was sitting on a mat\n"};

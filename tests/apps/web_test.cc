@@ -32,6 +32,16 @@ TEST(WebPage, HoldsTheEngineAndTheWorkedExample) {
   EXPECT_LE(html.size(), 1'640'000u);
 }
 
+TEST(WebPage, OfALanguageModelShowsWhatItWrites) {
+  const Folder folder;
+  folder.text("web --out page.html --model " QKV_SOURCE_DIR "/models/verses");
+  const std::string html = slurp(folder / "page.html");
+  const Json shown = Json::parse(element(html, "data")).at("explanations").at(1).at("continuation");
+  EXPECT_EQ(shown.at("source_text"), "In the beginning");
+  EXPECT_EQ(shown.at("target_words").size(), 24u);
+  EXPECT_LE(html.size(), 8'000'000u);
+}
+
 TEST(WebPage, HoldsEveryFileOfAModelThatFits) {
   const TinyBert model;
   model.text("web --out page.html --model model");

@@ -37,11 +37,11 @@ WorkingLine::WorkingLine(std::string) {}
 WorkingLine::~WorkingLine() = default;
 std::int64_t columns_of_output(std::int64_t otherwise) { return otherwise; }
 TextStyle text_style() { return {}; }
-std::string_view about_default_model() { return {}; }
+std::string_view about_default_model(DefaultModel) { return {}; }
 std::string model_fingerprint(const Translator&) { return {}; }
 std::string model_fingerprint(const Generator&) { return {}; }
 std::string model_fingerprint(const std::string&, WeightStorage) { return {}; }
-std::string default_model() { return "/model"; }
+std::string default_model(DefaultModel) { return "/model"; }
 
 }  // namespace qkv::app
 

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 import { faults_of } from "./axe.mjs";
-import { go_to, hash_of } from "./browser.mjs";
+import { go_to, hash_of, open_file } from "./browser.mjs";
 import { as_shown, fill, numbers_of, open_example, open_model, page_of, settled, shown, tensor_of, until } from "./live.mjs";
-import { model, native } from "./program.mjs";
+import { model, native, root } from "./program.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "qkv-live-"));
 after(() => rmSync(folder, { recursive: true }));
@@ -182,6 +182,30 @@ test("a text is translated and explained, a head's numbers are shown", async () 
   await close();
 });
 
+// What is typed is gone on from: on a page with such a model, and where the reader opens its folder.
+test("a language model writes behind a text", async () => {
+  const verses = `${root}models/verses`;
+  const text = "Moses said to the people";
+  const write = async (page) => {
+    await page.getByLabel("Text to go on from").fill(text);
+    await page.getByRole("button", { name: "Write", exact: true }).click();
+    await until(page, (asked) => document.querySelector("main .about")?.textContent.includes(asked), text);
+    const expected = native("explain", "--model", verses, "--text", text, "--write", "24");
+    const shown_tokens = await page.evaluate(() => [...document.querySelectorAll("button.token bdi")].map((t) => t.textContent));
+    const { tokens } = expected.sequences.find(({ name }) => name === "target");
+    assert.deepEqual(shown_tokens.map((one) => one.trim()), tokens.map((one) => one.trim()));
+    assert.match(await page.locator("footer code").first().textContent(), /--text 'Moses said to the people' --weights --write 24/);
+  };
+  const { page, close } = await open_file(page_of("verses", ["--model", verses]), { hash: "#of=1" });
+  await write(page);
+  await close();
+  const other = await open_example();
+  await drop_model(other.page, verses);
+  await other.page.getByLabel("Text to go on from").waitFor();
+  await write(other.page);
+  await other.close();
+});
+
 test("hostile text that is typed in is explained, shown, and nothing of it runs", async () => {
   const { page, close } = await open_model({ hash: "#of=1" });
   const text = '<img src=x onerror="alert(1)"></script>';
@@ -204,21 +228,25 @@ test("without WebAssembly the recorded numbers stay usable", async () => {
   await close();
 });
 
-test("a model from a folder; a broken one is refused and the old one stays", async () => {
-  const { page, close } = await open_example();
-  const drop = (files) =>
-    page.evaluate((given) => {
+// Files of a model's folder, dropped on the page.
+const kModelFiles = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"];
+const drop_model = (page, of_model, names = kModelFiles) =>
+  page.evaluate(
+    (given) => {
       const data = new DataTransfer();
       for (const [name, base64] of given) {
         data.items.add(new File([Uint8Array.from(atob(base64), (c) => c.charCodeAt(0))], name));
       }
       dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
-    }, files);
-  const file = (name) => [name, readFileSync(`${model}/${name}`).toString("base64")];
-  const names = ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json"];
-  await drop(names.map(file));
+    },
+    names.map((name) => [name, readFileSync(`${of_model}/${name}`).toString("base64")]),
+  );
+
+test("a model from a folder; a broken one is refused and the old one stays", async () => {
+  const { page, close } = await open_example();
+  await drop_model(page, model);
   await settled(page, "nada");
-  await drop([file("config.json"), file("tokenizer.json")]);
+  await drop_model(page, model, ["config.json", "tokenizer.json"]);
   await page.waitForSelector(".live [role=alert]");
   assert.match(await page.locator(".live [role=alert]").textContent(), /model.safetensors/);
   await page.getByLabel("English to translate").fill("Thank you");

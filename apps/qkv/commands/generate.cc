@@ -1,5 +1,6 @@
 // qkv generate: prompts from the command line or standard input, what a model writes behind them on standard output.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <exception>
@@ -17,6 +18,7 @@
 #include "inputs/options.h"
 #include "io/files/descriptor.h"
 #include "io/json/json_events.h"
+#include "notes.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/written_text.h"
@@ -30,7 +32,7 @@ namespace qkv::app {
 namespace {
 
 struct GenerateRequest {
-  std::string model{};
+  std::string model{};  // empty: the one that comes with qkv
   ModelStorage storage{};
   std::vector<std::string> prompts{};
   bool json = false;
@@ -162,6 +164,17 @@ void continue_session(const GenerateRequest& request, const Generator& generator
   generate_prompts(request, generator, {{}}, 1);
 }
 
+// The session, the prompts, or standard input.
+void answer(const GenerateRequest& request, const Generator& generator) {
+  if (!request.options.session.empty()) return continue_session(request, generator);
+  if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
+  InputLines input(request.lines);
+  for (std::vector<std::string> lines; input.next(lines);) {
+    check_interruption();
+    generate_lines(request, generator, lines, input.count() - std::ssize(lines) + 1);
+  }
+}
+
 // What each text was written from.
 void explain(GenerateRequest& request, const Generator& generator) {
   std::vector<std::vector<std::int32_t>> prompts;
@@ -218,7 +231,8 @@ void generate(const Command& command, GenerateRequest request) {
   for (const std::string& text : request.options.stop_strings) {
     if (text.empty()) throw UsageError("--stop", "must not be empty");
   }
-  const std::string folder = find_language_model(request.model);
+  const std::string folder =
+      request.model.empty() ? default_model(DefaultModel::writer) : find_language_model(request.model);
   request.keep.check(request.report, request.json);
   request.report.check(model_files(folder));
   const Generator generator = Generator::load(folder, request.storage.of_model());
@@ -248,13 +262,9 @@ void generate(const Command& command, GenerateRequest request) {
     explain(request, generator);
     return request.report.write("Written behind: " + request.prompts.front(), command.line());
   }
-  if (!request.options.session.empty()) return continue_session(request, generator);
-  if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
-  InputLines input(request.lines);
-  for (std::vector<std::string> lines; input.next(lines);) {
-    check_interruption();
-    generate_lines(request, generator, lines, input.count() - std::ssize(lines) + 1);
-  }
+  answer(request, generator);
+  // Of the model that nobody chose.
+  if (request.model.empty() && isatty(STDERR_FILENO) != 0) note(about_default_model(DefaultModel::writer));
 }
 
 }  // namespace
@@ -263,7 +273,8 @@ void add_generate(Command& program) {
   Command& command =
       program.add_command("generate", "Continue prompts with a language model, or standard input line by line");
   command.add_examples(
-      {{"Ask a model made for chats", "qkv generate --model Qwen/Qwen3-0.6B --chat 'What is attention?'"},
+      {{"Write verses, with the model that comes with qkv", "qkv generate 'In the beginning'"},
+       {"Ask a model made for chats", "qkv generate --model Qwen/Qwen3-0.6B --chat 'What is attention?'"},
        {"Continue a prompt", "qkv generate --model openai-community/gpt2 --max-new-tokens 20 'The cat sat'"}});
   const auto request = std::make_shared<GenerateRequest>();
   Sampling& sampling = request->sampling;
@@ -272,8 +283,8 @@ void add_generate(Command& program) {
       {{"text", text(request->prompts, "PROMPT"),
         "Prompts (default: standard input, one per line); a single one is streamed"},
        {"--model", file(request->model, "FOLDER"),
-        "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json; or a GGUF file",
-        required()},
+        "Folder of the model: config.json, model.safetensors, tokenizer.json, generation_config.json; or a GGUF file "
+        "(default: verses, the model that comes with qkv)"},
        {"--max-new-tokens", whole(options.max_new_tokens, 1, 1 << 20),
         "Maximum number of new tokens (default: generation_config.json, else 256)"},
        {"--max-length", whole(options.max_length, 1, 1 << 20), "The same, including the tokens of the prompt",

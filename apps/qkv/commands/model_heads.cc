@@ -27,10 +27,10 @@ namespace {
 
 // Not by a rule of --text, which would list every other option in the help.
 void refuse_others(const Command& command) {
-  constexpr std::array<std::string_view, 23> kOwn = {
+  constexpr std::array<std::string_view, 24> kOwn = {
       "--model",        "--text",        "--image", "--attention", "--layer",     "--head",      "--token", "--json",
       "--weights",      "--svg",         "--width", "--threads",   "--full",      "--help",      "--html",  "--compare",
-      "--without-head", "--without-key", "--heat",  "--keep",      "--keep-rows", "--precision", "--quiet"};
+      "--without-head", "--without-key", "--heat",  "--keep",      "--keep-rows", "--precision", "--quiet", "--write"};
   for (const std::string& name : command.given()) {
     if (std::find(kOwn.begin(), kOwn.end(), name) != kOwn.end()) continue;
     throw UsageError(name,
@@ -125,13 +125,29 @@ ExplanationForm with_fingerprint(ExplanationForm form, const Model&... model) {
   return form;
 }
 
-// The text, and the most probable token behind it.
-std::vector<std::int32_t> text_and_next(const Generator& generator, const std::string& text) {
-  std::vector<std::int32_t> ids = generator.tokenizer().encode(text).ids;
+// A text, and the most probable token behind it, or what `qkv generate` writes.
+struct TextAndMore {
+  std::vector<std::int32_t> ids;
+  std::size_t given;  // so many of them are the text's
+};
+
+TextAndMore text_and_more(const Generator& generator, const ModelOptions& options) {
+  std::vector<std::int32_t> ids = generator.tokenizer().encode(options.text).ids;
   if (ids.empty()) throw UsageError("--text", "has no tokens; the model needs one to write behind");
-  const GeneratorOptions options{.max_new_tokens = 1, .beams = 1, .greedy = true, .stop = interruption()};
-  ids.push_back(generator.generate_ids(std::span(&ids, 1), options).front().front().ids.front());
-  return ids;
+  const std::string why = generator.refusal_of_length(std::ssize(ids));
+  if (!why.empty()) throw UsageError("--text", why);
+  const GeneratorOptions writing{.max_new_tokens = options.write.value_or(1),
+                                 .beams = 1,
+                                 .greedy = !options.write.has_value(),
+                                 .stop = interruption()};
+  const std::size_t given = ids.size();
+  const std::vector<std::int32_t> more = generator.generate_ids(std::span(&ids, 1), writing).front().front().ids;
+  ids.insert(ids.end(), more.begin(), more.end());
+  return {std::move(ids), given};
+}
+
+void refuse_writing(const ModelOptions& options) {
+  if (options.write) throw UsageError("--write", "needs a language model, which " + options.folder + " is not");
 }
 
 }  // namespace
@@ -141,6 +157,7 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
   if (!options.image.empty()) return explained_picture(options, with_fingerprint(form, options.folder, storage));
   if (Vit::is_in(options.folder)) throw UsageError("--text", "the model reads pictures; give --image");
   if (EncoderDecoder::is_in(options.folder)) {
+    refuse_writing(options);
     const Translator translator = Translator::load(options.folder, storage);
     const Translation translation = translator.translate(options.text, {.split = false, .stop = interruption()});
     return explained(without_left_out(options.left_out,
@@ -152,13 +169,15 @@ std::string explain_model(const ModelOptions& options, const ExplanationForm& fo
   }
   if (LanguageModel::is_in(options.folder)) {
     const Generator generator = Generator::load(options.folder, storage);
-    const std::vector<std::int32_t> ids = text_and_next(generator, options.text);
+    const TextAndMore text = text_and_more(generator, options);
+    const WrittenTextOptions parts{
+        .prompt = text.given, .explain_prompt = !options.write, .run = {.stop = interruption()}};
     const auto written = [&](const LeftOut& some) {
-      return WrittenText(generator.model(), &generator.tokenizer(), ids,
-                         {.prompt = ids.size() - 1, .explain_prompt = true, .run = {.stop = interruption()}}, some);
+      return WrittenText(generator.model(), &generator.tokenizer(), text.ids, parts, some);
     };
     return explained(without_left_out(options.left_out, written), options, with_fingerprint(form, generator));
   }
+  refuse_writing(options);
   const std::int64_t vocab = TextEncoder::check(options.folder).vocab;
   const Encoding text = Tokenizer::load(options.folder + "/tokenizer.json", vocab).encode(options.text);
   const TextEncoder model = TextEncoder::load(options.folder, storage);
@@ -195,6 +214,10 @@ std::vector<Option> model_options(ModelOptions& options) {
        "with --text and --json, without --layer and --token: also the weights of every head, layers x heads x tokens^2 "
        "numbers",
        needs("--text", "--json") & excludes("--layer", "--token")},
+      {"--write", whole(options.write, 1, 1 << 20),
+       "with --text and a language model: write so many tokens behind the text, as generate does, and explain those "
+       "(default: explain the text as if the model had written it, and the most probable token behind it)",
+       needs("--text")},
       model_precision_option(options.storage.precision)};
   for (const std::vector<Option>& more :
        {kept_head_options(options.keep, "LAYER.HEAD", excludes("--image", "--layer", "--token")),
@@ -219,7 +242,8 @@ std::string explain_model(const Command& command, ModelOptions options, Explanat
   }
   options.text = text_of_option("--text", options.text);
   options.keep.check(form.report, form.json);
-  options.folder = options.folder.empty() ? default_model() : find_language_model(options.folder);
+  options.folder =
+      options.folder.empty() ? default_model(DefaultModel::translator) : find_language_model(options.folder);
   std::vector<NamedFile> files = model_files(options.folder);
   files.push_back({"--image", options.image});
   const bool picture = !options.image.empty();

@@ -15,9 +15,10 @@
 namespace qkv::app {
 
 struct ModelOptions {
-  std::string folder, text, image;  // no folder: default_model()
+  std::string folder, text, image;  // no folder: the translator that comes with qkv
   std::optional<std::int64_t> layer, head;
   std::optional<std::string> attention, token;
+  std::optional<std::int64_t> write;  // so many tokens behind the text
   LeftOutOptions left_out;
   KeptHeads keep;
   bool weights = false;

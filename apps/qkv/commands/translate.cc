@@ -33,7 +33,7 @@ namespace qkv::app {
 namespace {
 
 struct TranslateRequest {
-  std::string model{};  // empty: default_model()
+  std::string model{};  // empty: the one that comes with qkv
   ModelStorage storage{};
   std::vector<std::string> texts{};
   bool json = false;
@@ -197,12 +197,14 @@ void explain(TranslateRequest& request, const Translator& translator) {
 
 // Of the model that nobody chose: on a terminal, and where a translation is probably wrong.
 void note_origin(const TranslateRequest& request) {
-  if (request.model.empty() && (request.unsure || isatty(STDERR_FILENO) != 0)) note(about_default_model());
+  if (request.model.empty() && (request.unsure || isatty(STDERR_FILENO) != 0))
+    note(about_default_model(DefaultModel::translator));
 }
 
 void translate(const Command& command, TranslateRequest request) {
   for (std::string& text : request.texts) text = text_of_option("TEXT", text, request.lines);
-  const std::string folder = request.model.empty() ? default_model() : find_model(request.model);
+  const std::string folder =
+      request.model.empty() ? default_model(DefaultModel::translator) : find_model(request.model);
   request.keep.check(request.report, request.json);
   request.report.check(model_files(folder));
   if (request.sample) request.options.sampling = request.sampling;

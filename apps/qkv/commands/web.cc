@@ -10,6 +10,7 @@
 #include "inputs/options.h"
 #include "qkv/files.h"
 #include "qkv/models/find_model.h"
+#include "qkv/models/language_model.h"
 #include "qkv/models/vit.h"
 #include "surroundings.h"
 
@@ -22,6 +23,9 @@ struct WebOptions {
 };
 
 constexpr const char* kText = "You are welcome";
+// What a language model begins with, and how many tokens it writes, as web/src/live/live.ts has it.
+constexpr const char* kPrompt = "In the beginning";
+constexpr std::int64_t kWritten = 24;
 
 // What the engine reads of a model's folder, as it names it.
 std::map<std::string, std::string> model_in_page(const std::string& folder) {
@@ -47,7 +51,9 @@ void run(const Command& command, const WebOptions& options) {
   if (!folder.empty()) {
     ModelOptions model;
     model.folder = folder;
-    model.text = kText;
+    const bool writes = LanguageModel::is_in(folder);
+    model.text = writes ? kPrompt : kText;
+    if (writes) model.write = kWritten;
     explain_model(model, {.json = true, .style = {}, .svg = {}, .report = page});
     engine.files = model_in_page(folder);
   }
@@ -60,11 +66,13 @@ void run(const Command& command, const WebOptions& options) {
 void add_web(Command& program) {
   Command& command = program.add_command("web", "Write a page that computes attention in the browser, offline");
   command.add_examples({{"The worked example, to change", "qkv web --out page.html"},
-                        {"A translator, too", "qkv web --model models/en-es --out page.html"}});
+                        {"A translator, too", "qkv web --model models/en-es --out page.html"},
+                        {"A model that writes", "qkv web --model models/verses --out page.html"}});
   const auto options = std::make_shared<WebOptions>();
   command.add({{"--out", output_file(options->out, {".html", ".htm"}), "output: the page", required()},
                {"--model", file(options->model, "FOLDER"),
-                "model for texts on the page, as in explain --text (default: the worked example only)"}});
+                "model for texts on the page, as in explain --text; a language model writes behind them (default: the "
+                "worked example only)"}});
   command.on_run([&command, options] { run(command, *options); });
 }
 

@@ -38,6 +38,7 @@ export interface Live {
 
 const kShown = 100; // milliseconds after which it is shown that the engine works
 const kText = "You are welcome"; // what a model reads that the reader opened
+const kWriting = ["--write", "24"]; // what a language model writes behind a text, as the program's `qkv web` has it
 
 interface Made {
   words: string[]; // of the command
@@ -192,7 +193,7 @@ class LivePage implements Live {
     const text = said === "" || said === kDocuments ? this.text : said;
     const left_out = out === "" ? null : left_out_of(json_of(out, "what is left out"), "what is left out");
     const read = (from: Heads, options: string[], first: Explanation | null, then: (answer: Heads) => void): void => {
-      const words = ["explain", ...this.model, "--text", text, "--weights", ...options];
+      const words = ["explain", ...this.model, "--text", text, "--weights", ...writing(from), ...options];
       const at = this.report.explanations.indexOf(from);
       void this.ask(words, (answer) => {
         if (wanted !== this.followed_text || answer.kind !== "heads") return;
@@ -212,7 +213,7 @@ class LivePage implements Live {
 
   explain_head(heads: Heads, options: string[]): void {
     const text = this.text_of(heads);
-    const words = ["explain", ...this.model, "--text", text, ...options, ...left_out_words(heads, heads.left_out)];
+    const words = ["explain", ...this.model, "--text", text, ...writing(heads), ...options, ...left_out_words(heads, heads.left_out)];
     void this.ask(words, (answer) => {
       const at = this.place_of((one) => one.kind === "head" && this.made.has(one));
       this.put(at, answer, { words, setup: null, first: null, text });
@@ -225,7 +226,7 @@ class LivePage implements Live {
       const folder = `/model-${++this.opened}/${folder_of(files)}`;
       this.client.put(await model_in(files, folder));
       const words = ["explain", "--model", folder, "--text", kText, "--weights"];
-      await this.ask(words, (answer) => {
+      const show = (answer: Explanation): void => {
         const at = this.place_of((one) => one.kind === "heads");
         this.model = ["--model", folder];
         this.has_model = true;
@@ -233,6 +234,11 @@ class LivePage implements Live {
         this.text = kText;
         this.put(at, answer, { words, setup: null, first: null, text: kText });
         this.show(at);
+      };
+      await this.ask(words, (answer) => {
+        if (answer.kind !== "heads" || !answer.translation?.continues) return show(answer);
+        words.push(...kWriting);
+        void this.ask(words, show);
       });
       return;
     }
@@ -297,6 +303,8 @@ class LivePage implements Live {
     else this.redraw();
   }
 }
+
+const writing = (heads: Heads): string[] => (heads.translation?.continues ? kWriting : []);
 
 const text_of = (id: string): string => document.getElementById(id)?.textContent?.trim() ?? "";
 

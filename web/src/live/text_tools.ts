@@ -6,6 +6,7 @@ import { left_out_list, left_out_tools } from "./left_out";
 import type { Live } from "./live";
 
 export function text_tools(heads: Heads, live: Live): TemplateResult | typeof nothing {
+  const writes = heads.translation?.continues;
   const submit = (event: Event): void => {
     event.preventDefault();
     const text = new FormData(event.target as HTMLFormElement).get("text");
@@ -13,7 +14,7 @@ export function text_tools(heads: Heads, live: Live): TemplateResult | typeof no
   };
   return html`<form class="card live" aria-label="Your text" @submit=${submit}>
     <label class="wide"
-      >${heads.translation ? "English to translate" : "Text"}
+      >${writes ? "Text to go on from" : heads.translation ? "English to translate" : "Text"}
       <input
         id="text"
         name="text"
@@ -21,7 +22,7 @@ export function text_tools(heads: Heads, live: Live): TemplateResult | typeof no
         .value=${unless_typed("text", live.text_of(heads))}
       />
     </label>
-    <button class="plain" ?disabled=${live.busy}>${heads.translation ? "Translate" : "Read"}</button>
+    <button class="plain" ?disabled=${live.busy}>${writes ? "Write" : heads.translation ? "Translate" : "Read"}</button>
     <label class="plain file"
       >Open a model<input
         type="file"
