@@ -5,12 +5,11 @@
 // it lost.
 #include "core/mathematics.h"
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
-
-#include "core/mathematics_tables.h"
 
 namespace qkv::inline core {
 namespace {
@@ -35,6 +34,73 @@ Sum split(double x) {
   return {value, x - value};
 }
 
+using Wide = unsigned __int128;
+
+// Numbers below 2 in units of 2^-126.
+constexpr Wide kUnit = Wide{1} << 126;
+constexpr Wide times(Wide a, Wide b) {
+  const std::uint64_t low_a = static_cast<std::uint64_t>(a), low_b = static_cast<std::uint64_t>(b);
+  const Wide high_a = a >> 64, high_b = b >> 64;
+  return (high_a * high_b << 2) + ((high_a * low_b + low_a * high_b + (Wide{low_a} * low_b >> 64)) >> 62);
+}
+
+constexpr Wide distance(Wide a, Wide b) { return a < b ? b - a : a - b; }
+
+// 2^(i / 128): the nearest double, and what it lacks divided by it.
+struct PowerOfTwo {
+  double nearest, rest;
+};
+constexpr std::array<PowerOfTwo, 128> powers_of_two() {
+  constexpr std::uint64_t kLn2[] = {0xb17217f7d1cf79ab, 0xc9e3b39803f2f6af};  // its first 128 binary digits
+  std::array<PowerOfTwo, 128> all{{{1, 0}}};
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const Wide x = (Wide{kLn2[0]} * i << 55) + (Wide{kLn2[1]} * i >> 9);
+    Wide sum = kUnit, term = kUnit;
+    for (std::size_t n = 1; term > 0; ++n) sum += term = times(term, x) / n;
+    const Wide nearest = (sum + (Wide{1} << 73)) >> 74;
+    all[i].nearest = static_cast<double>(nearest) * 0x1p-52;
+    const Wide lacks = (distance(sum, nearest << 74) << 54) / (sum >> 62) | 1;  // no quotient is between two doubles
+    all[i].rest = (sum < nearest << 74 ? -0x1p-116 : 0x1p-116) * static_cast<double>(lacks);
+  }
+  return all;
+}
+constexpr std::array<PowerOfTwo, 128> kPowersOfTwo = powers_of_two();
+
+constexpr std::uint64_t kFirstInterval = 0x3fe6000000000000;  // the bits of 0x1.6p-1
+
+// The i-th of 128 intervals begins i / 128 of an octave's mantissas after 0x1.6p-1. Of each a number in its middle of
+// 10 binary digits, its inverse, and its natural logarithm: a multiple of 2^-42, and what this lacks. The two intervals
+// at 1 have 1.
+struct IntervalLogarithm {
+  double middle, inverse, logarithm, rest;
+};
+constexpr std::array<IntervalLogarithm, 128> interval_logarithms() {
+  std::array<IntervalLogarithm, 128> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double middle = i == 79 || i == 80 ? 1 : std::bit_cast<double>(kFirstInterval + ((2 * i + 1) << 44));
+    const double sign = middle < 1 ? -1 : 1;
+    // 2 atanh of this is the logarithm's size.
+    const Wide part = (static_cast<Wide>(sign * (middle - 1) * 1024) << 118) / static_cast<Wide>((middle + 1) * 1024)
+                      << 8;
+    Wide sum = 0, term = 2 * part;
+    for (std::size_t n = 1; term > 0; n += 2, term = times(times(term, part), part)) sum += term / n;
+    const Wide nearest = (sum + (Wide{1} << 83)) >> 84;
+    const double lacks =
+        static_cast<double>(distance(sum, nearest << 84)) * (sum < nearest << 84 ? -0x1p-126 : 0x1p-126);
+    all[i] = {middle, 1 / middle, sign * static_cast<double>(nearest) * 0x1p-42, sign * lacks};
+  }
+  return all;
+}
+constexpr std::array<IntervalLogarithm, 128> kLogarithms = interval_logarithms();
+
+// The binary digits of 2 / pi behind the point.
+constexpr std::uint64_t kTwoOverPi[20] = {
+    0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561, 0xb7246e3a424dd2e0,
+    0x06492eea09d1921c, 0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4,
+    0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
+    0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d,
+};
+
 constexpr double kStepsOfLn2 = 0x1.71547652b82fep+7;  // 128 / ln 2
 constexpr double kMostExponent = 746;                 // of e: beyond it a power is infinite or 0
 
@@ -51,7 +117,7 @@ Power power_of(double x, double rest) {
   constexpr double kHigh = 0x1.62e42fefa0000p-8, kLow = 0x1.cf79abc9e3b3ap-47;  // ln 2 / 128
   const double steps = nearest_whole(x * kStepsOfLn2);
   const auto k = static_cast<std::int64_t>(steps);
-  const PowerOfTwo& power = kPowersOfTwo[k & 127];
+  const PowerOfTwo& power = kPowersOfTwo[static_cast<std::size_t>(k & 127)];
   const double r = x - steps * kHigh - steps * kLow + rest, r2 = r * r;
   const double more = power.rest + r + r2 * (1.0 / 2 + r * (1.0 / 6) + r2 * (1.0 / 24 + r * (1.0 / 120)));
   return {power.nearest, more, k >> 7};
@@ -80,7 +146,7 @@ struct Reduced {
 
 // Of a normal number.
 Reduced reduce(std::uint64_t bits) {
-  const std::uint64_t after = bits - 0x3fe6000000000000;
+  const std::uint64_t after = bits - kFirstInterval;
   const IntervalLogarithm& interval = kLogarithms[after >> 45 & 127];
   return {static_cast<double>(static_cast<std::int64_t>(after) >> 52),
           with_bits(bits - (after & 0xfff0000000000000)) - interval.middle, interval};
@@ -158,7 +224,6 @@ Angle reduce_large(double x) {
   const std::uint64_t bits = bits_of(x);
   const std::uint64_t mantissa = (bits & 0x000fffffffffffff) | kSmallestNormal;
   const std::int64_t exponent = static_cast<std::int64_t>(bits >> 52 & 0x7ff) - 1075;
-  using Wide = unsigned __int128;
   // The product's unit is 2^-190; its 192 digits begin with the two of the
   // quarter.
   const Wide high = Wide{mantissa * digits_from(exponent - 2)} << 64;
@@ -290,7 +355,8 @@ float exp(float x) {
   if (!(std::abs(x) <= 128)) return x > 0 ? std::numeric_limits<float>::infinity() : x < 0 ? 0 : x;
   const double steps = nearest_whole(x * kStepsOfLn2), r = x - steps * (1 / kStepsOfLn2);
   const auto k = static_cast<std::int64_t>(steps);
-  const double scale = with_bits(bits_of(kPowersOfTwo[k & 127].nearest) + (static_cast<std::uint64_t>(k >> 7) << 52));
+  const double scale = with_bits(bits_of(kPowersOfTwo[static_cast<std::size_t>(k & 127)].nearest) +
+                                 (static_cast<std::uint64_t>(k >> 7) << 52));
   return static_cast<float>(scale + scale * (r + r * r * (1.0 / 2 + r * (1.0 / 6))));
 }
 
