@@ -161,7 +161,10 @@ class Embed(_Batches):
     _options = ("prompt_name", "prompt", "normalize_embeddings", "truncate_dim")
 
     def _values(self, texts: list[str]) -> Any:
-        return self._model().encode(texts, threads=self.threads, **self._given(self._options))
+        model = self._model()
+        if model.kind != "vector":
+            raise ValueError(f"Embed: the folder's embeddings are of kind {model.kind!r}; a column has one vector for each text")
+        return model.encode(texts, threads=self.threads, **self._given(self._options))
 
     def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:
         import pyarrow

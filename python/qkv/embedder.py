@@ -15,6 +15,7 @@ import numpy
 from . import _qkv, similarities
 from .model import Model
 from .options import ModelPrecision, Weights
+from .similarities import SparseVector
 
 if TYPE_CHECKING:  # it takes long to import
     import numpy.typing
@@ -24,6 +25,9 @@ if TYPE_CHECKING:  # it takes long to import
 
 class Embedder(Model):
     """A folder of sentence-transformers, or of a BERT-family encoder: texts to vectors.
+
+    ``kind`` says what the folder makes of a text: "vector"; "sparse" (SparseEncoder, SPLADE), a number for each word of
+    the vocabulary; or "tokens" (MultiVectorEncoder, ColBERT), a vector for each token.
 
     The same bits whatever else is in the batch, for any number of threads. ``encode`` and ``similarity`` take
     SentenceTransformer's arguments and refuse by name what they cannot honour; ``fit``, ``transform`` and ``get_params``
@@ -41,16 +45,19 @@ class Embedder(Model):
         precision: ModelPrecision = "exact",
         threads: int | None = None,
         max_seq_length: int | None = None,
+        truncate_dim: int | None = None,
     ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
         weights: how the layers' matrices are kept, "f32", "bf16", "int8" or "int8_groups": in fewer bits they take less
         memory and are less accurate (docs/python.md). precision: "reduced" and "reduced_pairs" round rows and weights of
         every product to bf16 (docs/semantics.md). threads: None for the process's number. max_seq_length: tokens of a text that are read, as
-        the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for steps that are
+        the folder says unless given. truncate_dim: numbers that encode() leaves of a vector, the first, or of a sparse one,
+        the largest; as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for steps that are
         not supported; OSError if it cannot be read.
         """
         super().__init__(folder, weights=weights, precision=precision, threads=threads)
+        self.truncate_dim = truncate_dim
         self.max_seq_length = max_seq_length
 
     def encode(
@@ -79,8 +86,48 @@ class Embedder(Model):
         numbers; normalize_embeddings gives them length 1.
         output_value "token_embeddings": a list of float32 [tokens, dim], the last hidden states of each text.
 
+        A folder of kind "sparse" gives a list of SparseVector, or a sparse tensor of torch; truncate_dim keeps the largest
+        numbers, as max_active_dims of SparseEncoder. One of kind "tokens" gives a list of float32 [tokens, dim].
+
         TypeError, with its index, for a text that is no str; ValueError for an argument that cannot be honoured.
         """
+        return self._encode(
+            "text",
+            sentences,
+            prompt_name,
+            prompt,
+            batch_size=batch_size,
+            show_progress_bar=show_progress_bar,
+            output_value=output_value,
+            precision=precision,
+            convert_to_numpy=convert_to_numpy,
+            convert_to_tensor=convert_to_tensor,
+            device=device,
+            normalize_embeddings=normalize_embeddings,
+            truncate_dim=truncate_dim,
+            threads=threads,
+            progress=progress,
+        )
+
+    def _encode(
+        self,
+        role: str,
+        sentences: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        batch_size: int = 32,
+        show_progress_bar: bool | None = None,
+        output_value: str = "sentence_embedding",
+        precision: str = "float32",
+        convert_to_numpy: bool = True,
+        convert_to_tensor: bool = False,
+        device: str | None = None,
+        normalize_embeddings: bool = False,
+        truncate_dim: int | None = None,
+        threads: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> Any:
         _refuse("output_value", output_value, "sentence_embedding", "token_embeddings")
         _refuse("precision", precision, "float32")
         if device not in (None, "cpu"):
@@ -88,39 +135,50 @@ class Embedder(Model):
         if batch_size < 1:
             raise ValueError(f"encode: batch_size must be 1 or more, got {batch_size}")
         single = isinstance(sentences, str)
-        texts: Any = [sentences] if single else sentences
-        count = self.threads if threads is None else threads
         calls = [call for call in (_show if show_progress_bar else None, progress) if call]
-        progress = (lambda done, total: [call(done, total) for call in calls]) if calls else None
+        output = self.kind if output_value == "sentence_embedding" else "tokens"
+        vector = output == "vector"
+        found: Any = self._core.embed(
+            [sentences] if single else sentences,
+            output,
+            self.threads if threads is None else threads,
+            (lambda done, total: [call(done, total) for call in calls]) if calls else None,
+            self._prompt(prompt_name, prompt),
+            role,
+            self._max_length,
+            self.truncate_dim if truncate_dim is None and output != "tokens" else truncate_dim,
+            normalize_embeddings if vector or normalize_embeddings else None,
+        )
         as_tensors = convert_to_tensor or not convert_to_numpy
-        if output_value == "token_embeddings":
-            rows = self._token_embeddings(texts, self._prompt(prompt_name, prompt), batch_size, count, progress)
-            given = [_tensor(each) for each in rows] if as_tensors else rows
-            return given[0] if single else given
-        vectors: Any = self._core.embed(texts, count, progress, self._prompt(prompt_name, prompt), self._max_length)
-        if truncate_dim is not None:
-            if truncate_dim < 1:
-                raise ValueError(f"encode: truncate_dim must be 1 or more, got {truncate_dim}")
-            vectors = vectors[:, :truncate_dim]
-        if normalize_embeddings:
-            vectors = similarities.normalized(vectors)
-        if single:
-            vectors = vectors[0]
-        if as_tensors:
-            vectors = _tensor(vectors)
-            return vectors if convert_to_tensor or single else list(vectors)
-        return vectors
+        if output == "sparse":
+            found = [SparseVector(*each) for each in found]
+            found = _sparse_tensor(found, self._core.dim()) if as_tensors else found
+        elif output == "tokens":
+            found = [_tensor(each) for each in found] if as_tensors else found
+        elif as_tensors and not single:
+            found = _tensor(found)
+            return found if convert_to_tensor else list(found)
+        return (_tensor(found[0]) if as_tensors and vector else found[0]) if single else found
 
     def encode_query(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
-        """encode() with the folder's prompt "query", unless a prompt is given."""
-        return self.encode(sentences, _named(prompt_name, "query", options), **options)
+        """encode() of queries, with the folder's prompt "query" unless a prompt is given."""
+        return self._encode("query", sentences, _named(prompt_name, "query", options), **options)
 
     def encode_document(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
-        """encode() with the folder's prompt "document", unless a prompt is given."""
-        return self.encode(sentences, _named(prompt_name, "document", options), **options)
+        """encode() of documents, with the folder's prompt "document" unless a prompt is given."""
+        return self._encode("document", sentences, _named(prompt_name, "document", options), **options)
+
+    def decode(self, vectors: Any, top_k: int | None = None) -> Any:
+        """The words of a SparseVector with their weights, falling, or a list of them for several; None: all."""
+        if isinstance(vectors, SparseVector):
+            order = numpy.argsort(-vectors.values, kind="stable")[:top_k]
+            tokenizer = self.tokenizer
+            return [(tokenizer.token_of(int(vectors.indices[i])), float(vectors.values[i])) for i in order]
+        return [self.decode(each, top_k) for each in vectors]
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """How alike the rows of two matrices are, [rows, rows], by the folder's similarity_fn_name (cosine unless set).
+        """How alike the rows of two matrices are, [rows, rows], by the folder's similarity_fn_name; of what encode() gives
+        for a folder of kind "sparse" or "tokens" the same, of its texts.
 
         A tensor of torch for tensors, and lists of them; else an array.
         """
@@ -134,12 +192,23 @@ class Embedder(Model):
 
     def fingerprint(self) -> str:
         """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
-        return _qkv._fingerprint(self._core, self._max_length)
+        return self._core.fingerprint(self._max_length, self.truncate_dim)
+
+    @property
+    def kind(self) -> str:
+        """What the folder makes of a text: "vector", "sparse" or "tokens"."""
+        return self._core.kind()
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The folder's prompts by their names, "query" and "document" among them, as SentenceTransformer has them."""
+        return self._core.prompts()
 
     @property
     def similarity_fn_name(self) -> str:
-        """ "cosine", "dot", "euclidean" or "manhattan", as the folder says."""
-        return self._config().get("similarity_fn_name") or "cosine"
+        """As the folder says: "cosine", "dot", "euclidean" or "manhattan"; of kind "tokens" "maxsim" or "meanmaxsim"."""
+        otherwise = {"vector": "cosine", "sparse": "dot", "tokens": "maxsim"}[self.kind]
+        return self._config().get("similarity_fn_name") or otherwise
 
     @property
     def max_seq_length(self) -> int:
@@ -151,12 +220,13 @@ class Embedder(Model):
 
     @max_seq_length.setter
     def max_seq_length(self, value: int | None) -> None:
-        self._core.embed([], 1, None, None, value)  # refuses what does not fit
+        self._core.embed([], self.kind, 1, None, None, "text", value, None, None)  # refuses what does not fit
         self._max_length = value
 
     def get_sentence_embedding_dimension(self) -> int:
         """Numbers of an embedding."""
-        return self._core.dim()
+        dim = self._core.dim()
+        return dim if self.truncate_dim is None or self.kind != "vector" else min(dim, self.truncate_dim)
 
     get_embedding_dimension = get_sentence_embedding_dimension
 
@@ -182,6 +252,7 @@ class Embedder(Model):
             "precision": self.precision,
             "threads": self.threads,
             "max_seq_length": self._max_length,
+            "truncate_dim": self.truncate_dim,
         }
 
     def set_params(self, **params: Any) -> Embedder:
@@ -209,34 +280,6 @@ class Embedder(Model):
     def __reduce__(self) -> tuple[Any, ...]:
         return functools.partial(Embedder, **self.get_params()), ()
 
-    def _token_embeddings(
-        self,
-        texts: Any,
-        prompt: str | None,
-        batch_size: int,
-        threads: int | None,
-        progress: Callable[[int, int], object] | None,
-    ) -> list[Vectors]:
-        if prompt is None:
-            prompt = self._prompts().get(self._config().get("default_prompt_name") or "", "")
-        tokenizer, model = self.tokenizer, self._core.model()
-        rows: list[Vectors] = []
-        encodings = []
-        for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"texts[{index}] must be a str, got {type(text).__name__}")
-            encodings.append(tokenizer.encode(prompt + text, self.max_seq_length))
-        for begin in range(0, len(encodings), batch_size):
-            batch = encodings[begin : begin + batch_size]
-            lengths = [len(each.ids) for each in batch]
-            ids = [number for each in batch for number in each.ids]
-            types = [number for each in batch for number in each.type_ids]
-            hidden = model.forward(ids, types, lengths, threads)
-            rows += numpy.split(hidden, numpy.cumsum(lengths)[:-1])
-            if progress:
-                progress(len(rows), len(encodings))
-        return rows
-
     def _config(self) -> dict[str, Any]:
         path = Path(self.folder) / "config_sentence_transformers.json"
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -246,15 +289,9 @@ class Embedder(Model):
     def _prompt(self, name: str | None, prompt: str | None) -> str | None:
         if name is None or prompt is not None:
             return prompt
-        prompts = self._prompts()
-        if name not in prompts:
-            raise ValueError(f"encode: prompt_name {name!r} is not one of the folder's prompts, {sorted(prompts)}")
-        return prompts[name]
-
-    # As SentenceTransformer has them, which knows two names itself.
-    def _prompts(self) -> dict[str, str]:
-        prompts = {"query": "", "document": "", **(self._config().get("prompts") or {})}
-        return {name: prompt or "" for name, prompt in prompts.items()}
+        if name not in self.prompts:
+            raise ValueError(f"encode: prompt_name {name!r} is not one of the folder's prompts, {sorted(self.prompts)}")
+        return self.prompts[name]
 
 
 def _named(given: str | None, name: str, options: dict[str, Any]) -> str | None:
@@ -275,6 +312,16 @@ def _tensor(array: Any) -> Any:
     import torch
 
     return torch.from_numpy(numpy.ascontiguousarray(array))
+
+
+def _sparse_tensor(vectors: list[SparseVector], dim: int) -> Any:
+    import torch
+
+    rows = numpy.repeat(numpy.arange(len(vectors)), [len(each.indices) for each in vectors])
+    columns = numpy.concatenate([numpy.empty(0, numpy.int64), *(each.indices for each in vectors)])
+    values = numpy.concatenate([numpy.empty(0, numpy.float32), *(each.values for each in vectors)])
+    indices = torch.from_numpy(numpy.stack([rows, columns]))
+    return torch.sparse_coo_tensor(indices, torch.from_numpy(values), (len(vectors), dim), is_coalesced=True)
 
 
 def _are_tensors(*embeddings: Any) -> bool:

@@ -26,16 +26,19 @@ def load(folder: str | os.PathLike[str], *, weights: Weights = "f32", threads: i
     """The SentenceTransformer of a folder, for inference: encode, similarity, search and evaluation as always.
 
     The folder's prompts, similarity and normalisation are kept. weights and threads as qkv.Embedder() has them, which
-    raises FormatError, OSError, and ValueError for other weights; with threads=None, torch.get_num_threads() of them. In
+    raises FormatError, OSError, and ValueError for other weights and for folders of other kinds than "vector"; with threads=None, torch.get_num_threads() of them. In
     float32 on the CPU: half(), and other devices, are a TypeError.
     """
     embedder = Embedder(folder, weights=weights, threads=threads)
+    if embedder.kind != "vector":
+        raise ValueError(f"load: the folder's embeddings are of kind {embedder.kind!r}; open it as qkv.Embedder")
     config = embedder._config()
     return SentenceTransformer(
         modules=[Engine(embedder)],
         device="cpu",
         prompts=config.get("prompts"),
         default_prompt_name=config.get("default_prompt_name"),
+        truncate_dim=config.get("truncate_dim"),
         similarity_fn_name=embedder.similarity_fn_name,
     )
 

@@ -26,12 +26,6 @@ void bind_fingerprint(nb::module_& module, const char* signature) {
       "_fingerprint", [](const Model& model) { return fingerprint_of(model, {}); }, "model"_a, nb::sig(signature));
 }
 
-nb::str fingerprint_of_embedder(const Embedder& embedder, nb::handle max_length) {
-  FingerprintOptions options;
-  if (!max_length.is_none()) options.max_length = static_cast<std::size_t>(take_whole(max_length, "max_length"));
-  return fingerprint_of(embedder, options);
-}
-
 bool is_fused() {
   const std::vector<Target> all = targets();
   return std::ranges::find_if(all, &Target::selected)->fused;
@@ -62,8 +56,6 @@ nb::str difference_of(nb::handle here, nb::handle expected) {
 }  // namespace
 
 void bind_certify(nb::module_& module) {
-  module.def("_fingerprint", &fingerprint_of_embedder, "model"_a, "max_length"_a,
-             nb::sig("def _fingerprint(model: _Embedder, max_length: int | None) -> str"));
   bind_fingerprint<Translator>(module, "def _fingerprint(model: _Translator) -> str");
   bind_fingerprint<Generator>(module, "def _fingerprint(model: _Generator) -> str");
   bind_fingerprint<Vit>(module, "def _fingerprint(model: _Vit) -> str");

@@ -85,7 +85,11 @@ constexpr std::array<std::string_view, 3> kTexts = {"The animal didn't cross the
 
 std::uint64_t results_of(const Embedder& embedder, const FingerprintOptions& options) {
   const std::vector<std::string> texts(kTexts.begin(), kTexts.end());
-  return digest_of({embedder.embed(texts, {.max_length = options.max_length, .threads = options.threads})});
+  EmbedOptions embedding = options.embedding;
+  embedding.threads = options.threads;
+  if (embedder.kind() != EmbeddingKind::tokens) return digest_of({embedder.embed(texts, embedding)});
+  std::vector<Tensor> tokens = embedder.embed_tokens(texts, embedding);
+  return digest_of({tokens[0], tokens[1], tokens[2]});
 }
 
 template <class Written>

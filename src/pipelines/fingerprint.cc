@@ -12,6 +12,7 @@
 
 #include "core/sha256.h"
 #include "models/config_text.h"
+#include "pipelines/pipeline_folder.h"
 #include "qkv/layers/weights.h"
 #include "qkv/stop.h"
 #include "qkv/target.h"
@@ -110,6 +111,7 @@ std::string text_of(const TextModel& model) {
 }
 std::string text_of(const LanguageModel& model) { return "language_model " + config_text(model.config()); }
 std::string text_of(const EncoderDecoder& model) { return "encoder_decoder " + model.config_text(); }
+std::string text_of(const Embedder& embedder) { return text_of(embedder.model()); }
 std::string text_of(const Vit& model) { return "vit " + config_text(model.config()); }
 
 // `beside`: what a pipeline has besides its model.
@@ -126,10 +128,27 @@ std::string fingerprint_of(const Model& model, const FingerprintOptions& options
 }  // namespace
 }  // namespace pipelines
 
-std::string Embedder::settings(std::size_t max_length) const {
-  return fmt::format("pooling={} normalize={} include_prompt={} prompt={} max_length={} tokenizer={}",
-                     static_cast<int>(pooling_), normalize_, include_prompt_, field_text(prompt_),
-                     max_length > 0 ? max_length : max_length_, tokenizer_.digest());
+std::string Embedder::settings(const EmbedOptions& options) const {
+  std::string text = fmt::format("pooling={} normalize={} include_prompt={} prompt={} max_length={} tokenizer={}",
+                                 static_cast<int>(steps_->pooling), steps_->normalize, steps_->include_prompt,
+                                 field_text(prompt_of(options)), max_length(options), tokenizer_.digest());
+  if (kind() == EmbeddingKind::vector) {
+    const bool is_cut = dim(options) < model().config().model_dim;
+    if (is_cut) text += fmt::format(" dimensions={}", dim(options));
+    const bool normalizes = options.normalize.value_or(steps_->normalize);
+    if (normalizes != steps_->normalize && (is_cut || normalizes)) text += fmt::format(" last={}", normalizes);
+    return text;
+  }
+  if (kind() == EmbeddingKind::sparse) {
+    const std::size_t most = options.dimensions > 0 ? options.dimensions : static_cast<std::size_t>(steps_->dimensions);
+    return text + fmt::format(" sparse twice={} most={}", steps_->log_twice, most);
+  }
+  const bool is_query = options.role == TextRole::query;
+  text += fmt::format(" tokens role={} skipped={} in={}", is_query ? "query" : "document", field_text(skipped_),
+                      field_text(steps_->skipped_in));
+  if (!is_query || !steps_->expansion) return text;
+  return text + fmt::format(" length={} attended={} filler={}", steps_->expansion->length, steps_->expansion->attended,
+                            filler_);
 }
 
 std::string Reranker::settings() const {
@@ -180,7 +199,7 @@ std::string fingerprint(const TextModel& model, const FingerprintOptions& option
 }
 
 std::string fingerprint(const Embedder& embedder, const FingerprintOptions& options) {
-  return fingerprint_of(embedder.model(), options, {embedder.settings(options.max_length)});
+  return fingerprint_of(embedder, options, {embedder.settings(options.embedding)});
 }
 
 std::string fingerprint(const Reranker& reranker, const FingerprintOptions& options) {

@@ -49,9 +49,11 @@ Pooling pooling_switched(const io::JsonValue& root) {
   return switched.empty() ? Pooling::mean : switched[0];
 }
 
-void read_pooling(const std::string& path, std::int64_t dim, SentenceFolder& result) {
-  const io::JsonDocument document = io::JsonDocument::of_config(path);
-  const io::JsonValue root = document.root();
+// Of a module, by its config and the size of the hidden states.
+using ReadModule = void (*)(const io::JsonValue& root, const fs::path& folder, std::int64_t dim,
+                            SentenceFolder& result);
+
+void read_pooling(const io::JsonValue& root, const fs::path&, std::int64_t dim, SentenceFolder& result) {
   const char* const dimension = root.find("embedding_dimension") ? "embedding_dimension" : "word_embedding_dimension";
   root[dimension].integer(dim, dim);
   const auto mode = root.find("pooling_mode");
@@ -59,42 +61,160 @@ void read_pooling(const std::string& path, std::int64_t dim, SentenceFolder& res
   if (const auto include = root.find("include_prompt")) result.include_prompt = include->boolean();
 }
 
+// A text that must be one of two: whether it is the second.
+bool is_second(const io::JsonValue& value, std::string_view first, std::string_view second) {
+  const std::string text = value.string();
+  if (text != first && text != second) value.refuse(fmt::format("must be \"{}\" or \"{}\"", first, second));
+  return text == second;
+}
+
+void read_splade(const io::JsonValue& root, const fs::path&, std::int64_t, SentenceFolder& result) {
+  const auto strategy = root.find("pooling_strategy");
+  if (strategy && strategy->string() != "max") strategy->refuse("must be \"max\"; no other is supported");
+  const auto activation = root.find("activation_function");
+  result.log_twice = activation && is_second(*activation, "relu", "log1p_relu");
+}
+
 std::string last_part(const std::string& type) { return type.substr(type.rfind('.') + 1); }
 
-// Transformer, Pooling, and perhaps Normalize.
+// A module that is applied to each token.
+void expect_tokens(const io::JsonValue& root) {
+  for (const char* key : {"module_input_name", "module_output_name"}) {
+    const auto name = root.find(key);
+    if (name && name->string() != "token_embeddings") name->refuse("must be \"token_embeddings\" here");
+  }
+}
+
+void read_projection(const io::JsonValue& root, const fs::path& folder, std::int64_t dim, SentenceFolder& result) {
+  expect_tokens(root);
+  result.projected = {.in = root["in_features"].integer(dim, dim),
+                      .out = root["out_features"].integer(1, kMaxLayerSize),
+                      .bias = root["bias"].boolean()};
+  const io::JsonValue activation = root["activation_function"];
+  if (last_part(activation.string()) != "Identity") activation.refuse("must be torch's Identity");
+  const auto residual = root.find("use_residual");
+  if (residual && residual->boolean()) residual->refuse("is not supported; set it to false");
+  result.projection = folder.string();
+}
+
+std::vector<std::string> texts_in(const std::optional<io::JsonValue>& list) {
+  std::vector<std::string> texts;
+  if (list) list->for_each_element([&](const io::JsonValue& each) { texts.push_back(each.string()); });
+  return texts;
+}
+
+void read_mask(const io::JsonValue& root, const fs::path&, std::int64_t, SentenceFolder& result) {
+  const auto only = root.find("keep_only_token_ids");
+  if (only && only->size() > 0) only->refuse("is not supported; set it to null");
+  result.skipped = texts_in(root.find("skiplist_words"));
+  const auto roles = root.find("skiplist_tasks");
+  result.skipped_in = roles ? texts_in(roles) : std::vector<std::string>{"document"};
+}
+
+void read_normalize(const io::JsonValue&, const fs::path&, std::int64_t, SentenceFolder& result) {
+  result.normalize = true;
+}
+
+void read_normalized_tokens(const io::JsonValue& root, const fs::path&, std::int64_t, SentenceFolder& result) {
+  root["module_input_name"].string();  // its default is another
+  expect_tokens(root);
+  result.normalize = true;
+}
+
+// The modules of a kind, in their order.
+struct Module {
+  EmbeddingKind kind;
+  const char* name;
+  bool begins;  // right behind the Transformer
+  ReadModule read;
+};
+constexpr Module kModules[] = {{EmbeddingKind::vector, "Pooling", true, read_pooling},
+                               {EmbeddingKind::vector, "Normalize", false, read_normalize},
+                               {EmbeddingKind::sparse, "SpladePooling", true, read_splade},
+                               {EmbeddingKind::tokens, "Dense", true, read_projection},
+                               {EmbeddingKind::tokens, "MultiVectorMask", true, read_mask},
+                               {EmbeddingKind::tokens, "Normalize", true, read_normalized_tokens}};
+
+// What the module behind the Transformer makes of it.
+EmbeddingKind kind_of(const io::JsonValue& type) {
+  const std::string name = last_part(type.string());
+  for (const Module& each : kModules) {
+    if (each.begins && each.name == name) return each.kind;
+  }
+  type.refuse("must be Pooling, SpladePooling, Dense, MultiVectorMask or Normalize here");
+}
+
 void read_modules(const fs::path& folder, const std::string& path, std::int64_t dim, SentenceFolder& result) {
   const io::JsonDocument document = io::JsonDocument::of_config(path);
   const std::vector<io::JsonValue> modules = document.root().elements();
-  const char* const kKnown[] = {"Transformer", "Pooling", "Normalize"};
-  if (modules.size() != 2 && modules.size() != 3) document.root().refuse("must list Transformer, Pooling, Normalize");
+  if (modules.size() < 2) document.root().refuse("must list Transformer and what makes embeddings of its tokens");
+  result.kind = kind_of(modules[1]["type"]);
+  std::string_view last = "Transformer";
+  const auto* next = std::begin(kModules);
   for (std::size_t i = 0; i < modules.size(); ++i) {
     const io::JsonValue type = modules[i]["type"];
-    if (last_part(type.string()) != kKnown[i]) type.refuse(fmt::format("must be {} here", kKnown[i]));
+    const std::string name = last_part(type.string());
     const fs::path module = module_folder(folder, modules[i]["path"]);
-    if (i == 0 && module.lexically_normal() != (folder / "").lexically_normal()) {
+    if (i == 0) {
+      const bool is_of_words = result.kind == EmbeddingKind::sparse && name == "MLMTransformer";
+      if (name != "Transformer" && !is_of_words) type.refuse("must be Transformer here");
+      if (module.lexically_normal() == (folder / "").lexically_normal()) continue;
       modules[i]["path"].refuse("must be empty: the model must be in the folder itself");
     }
-    if (i == 1) read_pooling((module / "config.json").string(), dim, result);
+    next = std::find_if(next, std::end(kModules),
+                        [&](const Module& each) { return each.kind == result.kind && each.name == name; });
+    if (next == std::end(kModules)) type.refuse(fmt::format("is {}, which is not supported behind {}", name, last));
+    last = next->name;
+    const std::string config = (module / "config.json").string();
+    const bool may_miss = next->read == read_normalize;  // of old folders
+    const io::JsonDocument own = may_miss ? io::JsonDocument("{}", config) : io::JsonDocument::of_config(config);
+    next++->read(own.root(), module, dim, result);
   }
-  result.normalize = modules.size() == 3;
 }
 
-// What is put before each text unless the caller says otherwise.
-void read_prompt(const fs::path& folder, SentenceFolder& result) {
+// What is put before each text unless the caller says otherwise, and how much is left of an embedding.
+void read_own_config(const fs::path& folder, SentenceFolder& result) {
   const fs::path path = folder / "config_sentence_transformers.json";
   if (!io::is_there(path)) return;
   const io::JsonDocument document = io::JsonDocument::of_config(path.string());
-  const auto name = document.root().find("default_prompt_name");
-  if (!name) return;
-  const auto prompts = document.root().find("prompts");
-  if (!prompts) name->refuse("must be null or one of \"prompts\", which are missing");
-  bool found = false;
-  prompts->for_each_member([&](const std::string& key, const io::JsonValue& prompt) {
-    if (key != name->string()) return;
-    found = true;
-    result.prompt = prompt.string();
-  });
-  if (!found) name->refuse("must be null or one of \"prompts\"");
+  const io::JsonValue root = document.root();
+  const auto type = root.find("model_type");
+  if (type && type->string() == "ColBERT") type->refuse("is PyLate's; save the model by sentence-transformers 6");
+  const auto prompts = root.find("prompts");
+  if (prompts) {
+    prompts->for_each_member([&](const std::string& key, const io::JsonValue& prompt) {
+      result.prompts[key] = prompt.is("null") ? "" : prompt.string();
+    });
+  }
+  if (const auto name = root.find("default_prompt_name")) {
+    if (!prompts) name->refuse("must be null or one of \"prompts\", which are missing");
+    const auto found = prompts->find(name->string());
+    if (!found) name->refuse("must be null or one of \"prompts\"");
+    result.prompt = found->string();
+  }
+  const char* const left = result.kind == EmbeddingKind::sparse ? "max_active_dims" : "truncate_dim";
+  const auto dimensions = root.find(left);
+  if (dimensions && result.kind != EmbeddingKind::tokens) result.dimensions = dimensions->integer(1, kMaxLayerSize);
+}
+
+// How queries and documents of a folder of tokens differ.
+void read_roles(const fs::path& folder, SentenceFolder& result) {
+  const fs::path path = folder / "sentence_bert_config.json";
+  if (result.kind != EmbeddingKind::tokens || !io::is_there(path)) return;
+  const io::JsonDocument document = io::JsonDocument::of_config(path.string());
+  const io::JsonValue root = document.root();
+  for (const auto& [key, role] :
+       {std::pair("query_length", TextRole::query), std::pair("document_length", TextRole::document)}) {
+    if (const auto length = root.find(key)) result.lengths[role] = length->integer(1, kMaxLayerSize);
+  }
+  const auto expansion = root.find("query_expansion");
+  if (!expansion) return;
+  const auto attended = expansion->find("attend");
+  const auto token = expansion->find("token");
+  result.expansion = {.length = (*expansion)["length"].integer(1, kMaxLayerSize),
+                      .cuts = is_second((*expansion)["strategy"], "min", "fixed"),
+                      .attended = attended && attended->boolean(),
+                      .token = token ? token->string() : ""};
 }
 
 }  // namespace
@@ -123,10 +243,11 @@ std::int64_t read_max_length(const std::string& name) {
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim) {
   SentenceFolder result;
   const fs::path base(folder);
-  read_prompt(base, result);
   if (const fs::path modules = base / "modules.json"; io::is_there(modules)) {
     read_modules(base, modules.string(), dim, result);
   }
+  read_own_config(base, result);
+  read_roles(base, result);
   result.max_length = read_max_length(folder);
   return result;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,19 +14,42 @@
 
 namespace qkv {
 
-// The files of sentence-transformers: pooling, limits, prompt.
+// What a vector is made of: the mean over a text's tokens, or its first one.
+enum class Pooling { mean, cls };
+
+// Masked words behind a query that is shorter than `length` tokens.
+struct QueryExpansion {
+  std::int64_t length = 0;
+  bool cuts = false;      // what is longer, too
+  bool attended = false;  // other tokens attend to them
+  std::string token{};    // empty: the tokenizer's mask
+};
+
+// The files of sentence-transformers: the steps behind the model, limits, prompts.
 struct SentenceFolder {
+  EmbeddingKind kind = EmbeddingKind::vector;
   std::int64_t max_length = 0;  // tokens, special ones included; 0: not said
   Pooling pooling = Pooling::mean;
-  bool normalize = false;      // to length 1
-  std::string prompt{};        // put before each text
-  bool include_prompt = true;  // its tokens are pooled as well
+  bool normalize = false;       // to length 1
+  bool include_prompt = true;   // its tokens are pooled as well
+  bool log_twice = false;       // of a sparse embedding
+  std::int64_t dimensions = 0;  // truncate_dim, or max_active_dims of a sparse one; 0: not said
+  std::map<std::string, std::string> prompts{{"document", ""}, {"query", ""}};
+  std::string prompt{};  // the default one, put before each text
+
+  // Of tokens.
+  std::string projection{};  // the folder of its weights; empty: none
+  LinearConfig projected{};
+  std::vector<std::string> skipped{};          // words whose tokens are left out
+  std::vector<std::string> skipped_in{};       // texts of these roles
+  std::map<TextRole, std::int64_t> lengths{};  // as max_length, where a role has its own
+  std::optional<QueryExpansion> expansion{};
 };
 
 inline namespace pipelines {
 
-// modules.json, the pooling config that it names, sentence_bert_config.json, tokenizer_config.json (for
-// model_max_length) and config_sentence_transformers.json; any may be missing. FormatError, naming the file and the
+// modules.json, the configs that it names, sentence_bert_config.json, tokenizer_config.json (for model_max_length) and
+// config_sentence_transformers.json; any may be missing. FormatError, naming the file and the
 // field, for what is not known here. `dim`: of the model's hidden states.
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim);
 

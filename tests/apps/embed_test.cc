@@ -2,6 +2,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <set>
 
 #include "apps/tiny_bert.h"
 
@@ -63,6 +64,66 @@ TEST(Embed, SaysWhatItCutsOffWithAnyWeights) {
   }
   EXPECT_EQ(model.run("embed --model model", {.input = "a b a b\n"}).err,
             "qkv embed: 1 tokens of 1 text are cut off; the model reads at most 3 of a text\n");
+}
+
+// A prompt by its name in the folder, or itself; what is left of a vector has length 1 where the folder says so, and a
+// fingerprint of its own.
+TEST(Embed, TakesAPromptAndFewerDimensions) {
+  const TinyBert model;
+  model.put("model/config_sentence_transformers.json",
+            R"({"prompts": {"query": "b a "}, "default_prompt_name": null})");
+  const auto line = [&](const std::string& options, const std::string& text) {
+    return Json::parse(model.text("embed --model model --json " + options, {.input = text + "\n"}));
+  };
+  const Json plain = line("", "a b"), prompted = line("--prompt query", "a b"), given = line("--prompt 'b a '", "a b"),
+             cut = line("--dimensions 5", "a b");
+  EXPECT_EQ(prompted, given);
+  EXPECT_EQ(prompted.at("embedding"), line("", "b a a b").at("embedding"));
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(cut.at("embedding")[i], plain.at("embedding")[i]);
+  EXPECT_EQ(cut.at("embedding").size(), 5u);
+  EXPECT_EQ(line("--dimensions 50", "a b"), plain);
+  EXPECT_EQ(std::set<std::string>({plain.at("fingerprint"), prompted.at("fingerprint"), cut.at("fingerprint")}).size(),
+            3u);
+}
+
+// Sparse embeddings and vectors of tokens, as lines and as JSON, have the same numbers.
+TEST(Embed, WritesEachKindOfEmbedding) {
+  const TinyBert model("embeddings");
+  std::filesystem::copy_file(QKV_TEST_DATA "/golden/fill/config.json", model / "model/config.json");
+  model.put("model/pool/config.json", "{}");
+  const auto with = [&](const std::string& behind) {
+    model.put("model/modules.json",
+              R"([{"path": "", "type": "x.Transformer"}, {"path": "pool", "type": "x.)" + behind + R"("}])");
+    const Surroundings around{.input = "a b a\nb\n"};
+    return std::pair(lines_of(model.text("embed --model model", around)),
+                     lines_of(model.text("embed --model model --json", around)));
+  };
+  const auto [sparse, sparse_json] = with("SpladePooling");
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Json embedding = Json::parse(sparse_json.at(i)).at("embedding");
+    std::string expected;
+    for (std::size_t w = 0; w < embedding.at("indices").size(); ++w) {
+      expected += (w == 0 ? "" : " ") + embedding.at("indices")[w].dump() + ":";
+      const std::size_t end = sparse.at(i).find(' ', expected.size());
+      EXPECT_EQ(std::stof(sparse.at(i).substr(expected.size(), end - expected.size())),
+                embedding.at("values")[w].get<float>());
+      expected = sparse.at(i).substr(0, end);
+    }
+    EXPECT_EQ(sparse.at(i), expected);
+  }
+  const auto [tokens, tokens_json] = with("MultiVectorMask");
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Json embedding = Json::parse(tokens_json.at(i)).at("embedding");
+    std::istringstream rows(tokens.at(i));
+    std::size_t count = 0;
+    for (std::string row; std::getline(rows, row, '\t'); ++count) {
+      EXPECT_EQ(embedding.at(count).get<std::vector<float>>(), numbers_of(row));
+    }
+    EXPECT_EQ(count, i == 0 ? 3u : 1u);
+    EXPECT_EQ(embedding.size(), count);
+  }
+  EXPECT_EQ(model.run("embed --model model --dimensions 3", {.input = "a\n"}).err,
+            "qkv embed: --dimensions is not for a model that makes a vector of each token\n");
 }
 
 // JSON has no word for NaN.

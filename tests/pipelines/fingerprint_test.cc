@@ -336,8 +336,8 @@ TEST(Fingerprint, OfAHeadKnowsItsWeightsAndItsFolder) {
 
 TEST(Fingerprint, OfTheEmbedderKnowsTheLengthOfItsCalls) {
   const Embedder embedder = Embedder::load(kGoldenRoot + "encoders/roberta");
-  EXPECT_NE(fingerprint(embedder, {.max_length = 5}), fingerprint(embedder));
-  EXPECT_EQ(fingerprint(embedder, {.max_length = embedder.max_length()}), fingerprint(embedder));
+  EXPECT_NE(fingerprint(embedder, {.embedding = {.max_length = 5}}), fingerprint(embedder));
+  EXPECT_EQ(fingerprint(embedder, {.embedding = {.max_length = embedder.max_length()}}), fingerprint(embedder));
 }
 
 TEST(Fingerprint, HasTheNumberOfTheDocument) {

@@ -56,6 +56,9 @@ class QKV_API TextModel {
   Tensor logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
                    const TextEncoderOptions& options = {}) const;
 
+  /// The head alone: of last hidden states [rows, model_dim] the logits [rows, outputs].
+  Tensor head_of(Tensor x, int threads) const;
+
   /// Of the encoder, then of the head, as head.dense.*, head.norm.* and head.out.*.
   void visit(const ParameterVisitor& visitor) const;
   const TextHeadConfig& config() const { return config_; }
@@ -64,8 +67,6 @@ class QKV_API TextModel {
  private:
   struct Parts;  // what a folder holds, in the source file
   explicit TextModel(Parts parts);
-  Tensor head_of(Tensor x, int threads) const;
-
   TextHeadConfig config_;
   TextEncoder encoder_;
   std::optional<Linear> dense_;

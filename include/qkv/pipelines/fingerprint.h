@@ -34,8 +34,8 @@
 namespace qkv {
 
 struct FingerprintOptions {
-  std::size_t max_length = 0;  ///< that calls of an Embedder have (EmbedOptions); 0: its own
-  int threads = 0;             ///< 0: threads()
+  EmbedOptions embedding{};  ///< those of the calls of an Embedder; cut, threads and stop do not matter
+  int threads = 0;           ///< 0: threads()
   std::stop_token stop{};
 };
 

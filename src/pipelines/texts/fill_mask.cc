@@ -17,9 +17,8 @@ FillMask::FillMask(TextFolder opened, std::string mask)
 
 FillMask FillMask::load(const std::string& folder, WeightStorage storage) {
   TextFolder opened = open_text_folder(folder, TextTask::masked_word, storage);
-  for (const std::string& special : opened.tokenizer.special_tokens()) {
-    if (special == "[MASK]" || special == "<mask>") return FillMask(std::move(opened), special);
-  }
+  std::string mask = mask_of(opened.tokenizer);
+  if (!mask.empty()) return FillMask(std::move(opened), std::move(mask));
   throw FormatError(folder + "/tokenizer.json: added_tokens must have a special token \"[MASK]\" or \"<mask>\"");
 }
 

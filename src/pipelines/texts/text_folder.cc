@@ -29,4 +29,11 @@ void expect_pairs(const TextFolder& opened, const std::string& folder) {
   }
 }
 
+std::string mask_of(const Tokenizer& tokenizer) {
+  for (const std::string& special : tokenizer.special_tokens()) {
+    if (special == "[MASK]" || special == "<mask>") return special;
+  }
+  return {};
+}
+
 }  // namespace qkv::inline pipelines

@@ -23,5 +23,8 @@ TextFolder open_text_folder(const std::string& folder, TextTask task, WeightStor
 // FormatError, naming tokenizer.json, unless its tokenizer makes pairs of texts that fit the model.
 void expect_pairs(const TextFolder& opened, const std::string& folder);
 
+// The special token of a masked word, [MASK] or <mask>; empty: the tokenizer has none.
+std::string mask_of(const Tokenizer& tokenizer);
+
 }  // namespace pipelines
 }  // namespace qkv
