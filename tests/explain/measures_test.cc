@@ -203,6 +203,26 @@ TEST(RankCorrelation, OnlyTheOrderCounts) {
   for (const auto& [a, b] : none) EXPECT_FALSE(rank_correlation(a, b)) << a.size() << " " << b.size();
 }
 
+// By hand: the softmax of the model's own logits.
+TEST(PictureAttention, ClassesAreThoseOfTheModel) {
+  const Vit model = Vit::load(QKV_SOURCE_DIR "/models/digits");
+  Random random(3);
+  const Tensor pixels = testing::normal(random, {8, 8, 3});
+  const std::vector<ClassProbability> classes = survey_picture(EncodedPicture(model, Tensor::copy(pixels))).classes;
+  const Tensor logits = model.logits(pixels.view().reshape({1, 8, 8, 3}));
+  Numbers shares(logits.data<float>(), logits.data<float>() + 10);
+  double sum = 0;
+  for (double& share : shares) sum += share = std::exp(share);
+  ASSERT_EQ(classes.size(), 3u);
+  for (const ClassProbability& one : classes) {
+    const auto largest = std::ranges::max_element(shares);
+    EXPECT_EQ(one.label, std::to_string(largest - shares.begin()));
+    EXPECT_NEAR(one.probability, *largest / sum, 1e-6);
+    *largest = 0;
+  }
+  EXPECT_TRUE(survey_picture(picture()).classes.empty() == tiny_vit().config().labels.empty());
+}
+
 TEST(PictureAttention, RolloutAndWeightsAreThoseOfTheRun) {
   const EncodedPicture own = picture();
   EXPECT_EQ(own.grid(), (PictureSize{4, 3}));

@@ -19,6 +19,7 @@ export interface Address {
   head: string; // "LAYER.HEAD"
   token: number; // a query, or a written token; -1: none
   also: string; // further queries, whose weights are added: "3,4"
+  lines: string; // further heads whose lines are shown: "1.0,1.2"
   key: number; // -1: none
   show: Show;
   several: boolean; // what is chosen is added to the queries that are
@@ -45,6 +46,7 @@ export const kStart: Address = {
   head: "",
   token: -1,
   also: "",
+  lines: "",
   key: -1,
   show: "map",
   several: false,
@@ -82,6 +84,7 @@ export function parse_address(fragment: string): Address {
     head: /^\d+\.\d+$|^rollout$/.test(text("head")) ? text("head") : "",
     token: whole(text("token"), -1),
     also: /^\d{1,9}(,\d{1,9})*$/.test(text("also")) ? text("also") : "",
+    lines: /^\d+\.\d+(,\d+\.\d+)*$/.test(text("lines")) ? text("lines") : "",
     key: whole(text("key"), -1),
     show: one_of(text("show"), kShows, "map"),
     several: text("several") === "1",

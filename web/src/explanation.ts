@@ -83,7 +83,7 @@ export type TokenMeasure = (typeof kTokenMeasures)[number];
 export const kCopyMeasures = ["induction", "duplicate"] as const;
 export type CopyMeasure = (typeof kCopyMeasures)[number];
 export interface HeadEntry extends Summary {
-  more: Partial<Record<TokenMeasure | CopyMeasure | "moved", number>>; // what not every report has
+  more: Partial<Record<TokenMeasure | CopyMeasure | "moved" | "beyond", number>>; // what not every report has
   pattern: string;
   layer: number;
   head: number;
@@ -199,6 +199,7 @@ export interface Picture extends Common {
   kind: "picture";
   grid: [number, number];
   token: string;
+  classes: { label: string; probability: number }[]; // most probable first; of a model with a classifier
   rollout: number[][];
   heads: PictureHead[];
   pixels: number[][][];

@@ -33,18 +33,37 @@ function painted(
   return url;
 }
 
-// Weights from 0 to 1. More than `most` rows or columns become means of blocks. Blocks that are hidden whole are grey.
+// What rows of weights are drawn up to: the largest of the queries that see half as many keys as any, for one that sees a
+// single key gives it all; at least four times an even weight, for even ones are to look even.
+export function scale_from(seen: ArrayLike<number>, tops: ArrayLike<number>, keys: number): number {
+  const half = Math.max(0, ...Array.from(seen)) / 2;
+  return Math.min(1, Math.max(4 / keys, ...Array.from(tops).filter((top, i) => (seen[i] as number) >= half && top >= 0)));
+}
+
+const scales = new WeakMap<object, number>();
+
+export function scale_of(weights: readonly (readonly number[])[], keys = weights[0]?.length ?? 1): number {
+  const before = scales.get(weights);
+  if (before) return before;
+  const seen = weights.map((row) => row.filter((weight) => weight > 0).length);
+  const now = scale_from(seen, weights.map((row) => Math.max(0, ...row)), keys);
+  scales.set(weights, now);
+  return now;
+}
+
+// Weights, up to the largest that is drawn. More than `most` rows or columns become means of blocks. Blocks that are hidden whole are grey.
 export function heat_image(
   weights: number[][],
   colors: Colors,
   most = 4096,
   hides: ((row: number, column: number) => boolean) | null = null,
+  keys = weights[0]?.length ?? 0, // that the columns are means over
 ): string {
   const height = weights.length,
     width = weights[0]?.length ?? 0;
   const step = Math.max(1, Math.ceil(Math.max(height, width) / most));
   const grey = mixed(colors.paper, colors.below, 0.45);
-  const color = (row: number, column: number): Rgb => {
+  const block = (row: number, column: number): number => {
     let sum = 0,
       cells = 0,
       seen = 0;
@@ -54,10 +73,19 @@ export function heat_image(
         if (!hides?.(r, c)) ++seen;
       }
     }
-    return seen === 0 ? grey : heat(colors, sum / cells);
+    return seen === 0 ? -1 : sum / cells; // -1: all hidden
   };
   const key = `${most} ${hides !== null} ${colors.key}`;
-  return painted(weights, key, Math.ceil(height / step), Math.ceil(width / step), color);
+  const [rows, columns] = [Math.ceil(height / step), Math.ceil(width / step)];
+  let means: number[][] = [];
+  const color = (row: number, column: number): Rgb => {
+    if (means.length === 0) {
+      means = Array.from({ length: rows }, (_, r) => Array.from({ length: columns }, (_x, c) => block(r, c)));
+    }
+    const mean = means[row]?.[column] as number;
+    return mean === -1 ? grey : heat(colors, mean / scale_of(means, keys));
+  };
+  return painted(weights, key, rows, columns, color);
 }
 
 // Differences of weights, of which `most` is the largest.

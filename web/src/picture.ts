@@ -1,10 +1,11 @@
 // Where a Vision Transformer looks: the picture with the weights of its patches over it, by rollout and by each head.
 import { html, nothing, type TemplateResult } from "lit-html";
-import { type Colors, css, mixed, type Rgb } from "./colors";
+import { type Colors, mixed, type Rgb } from "./colors";
 import type { Picture } from "./explanation";
 import { pixel_image } from "./grid";
+import { legend } from "./legend";
 import { moved } from "./steps/matrices";
-import { clamp, largest, number_text, signed_text } from "./numbers";
+import { clamp, largest, number_text, share_text, signed_text } from "./numbers";
 import { command_with } from "./command";
 import { difference_of, largest_of, same_names } from "./runs/difference";
 import { cannot, change_legend } from "./runs/runs";
@@ -28,6 +29,7 @@ function hot(part: number): Rgb {
   return mixed(kHeat[from] as Rgb, kHeat[from + 1] as Rgb, at - from);
 }
 
+const kOver = 0.6; // of the colours over the picture, which stays visible
 const kWhite: Rgb = [255, 255, 255];
 const kBlack: Rgb = [0, 0, 0];
 
@@ -35,6 +37,7 @@ interface Layer {
   id: string; // "rollout" or "LAYER.HEAD"
   title: string;
   patches: number[][];
+  least: number; // what is drawn as nothing
   most: number; // what is drawn hottest
   changes: boolean; // its weights are differences of two runs
 }
@@ -46,6 +49,7 @@ function layers_of(picture: Picture): Layer[] {
       id: "rollout",
       title: "Through all layers (rollout)",
       patches: picture.rollout,
+      least: Math.min(...picture.rollout.flat()),
       most: largest(picture.rollout.flat()),
       changes: false,
     },
@@ -53,6 +57,7 @@ function layers_of(picture: Picture): Layer[] {
       id: `${head.layer}.${head.head}`,
       title: `Layer ${head.layer}, head ${head.head}`,
       patches: head.patches,
+      least: 0,
       most,
       changes: false,
     })),
@@ -89,9 +94,10 @@ function drawn(
     height,
   });
   const heated = (weight: number, patch: number): TemplateResult => {
-    const part = layer.most > 0 && Number.isFinite(weight) ? weight / layer.most : 0;
+    const { least, most } = layer.changes ? { ...layer, least: 0 } : layer;
+    const part = most > least && Number.isFinite(weight) ? (weight - least) / (most - least) : 0;
     const fill = layer.changes ? (part < 0 ? colors.less : colors.more) : hot(part);
-    const opacity = layer.changes ? 0.9 * Math.abs(part) : 0.2 + 0.6 * part;
+    const opacity = layer.changes ? 0.9 * Math.abs(part) : kOver * part;
     return rect(box(patch), { fill, opacity, click: pick && (() => pick(patch)) });
   };
   return framed_picture(all.width, all.height, kHeat[0] as Rgb, 12, [
@@ -124,11 +130,12 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
   const said = (one: number): string => (layer.changes ? signed_text(number_text(one), one) : number_text(one));
   const theirs = other && !same ? layers_of(other).find((one) => one.id === layer.id) : undefined;
   const size = screen.narrow ? 296 : kLarge;
-  const ramp = `background:linear-gradient(to right,${kHeat.map((color) => css(color)).join(",")})`;
+  const [named, ...others] = picture.classes.map(({ label, probability }) => html`<bdi><strong>${label}</strong></bdi> (<span class="figure">${share_text(probability)}</span>)`);
   const of = picture.token === "class" ? "the class token" : `patch ${picture.token}`;
 
   const body = html`<div class="split picture-view">
     <section class="card" aria-label="The picture">
+      ${named ? html`<p class="lead">The model reads it as ${named}${others.map((one, i) => html`${i === 0 ? ", then " : ", "}${one}`)}.</p>` : nothing}
       <h2>${layer.title}</h2>
       <p class="hint">
         What ${of} attends
@@ -152,9 +159,7 @@ export function picture_view(picture: Picture, screen: Screen): Shown {
         : nothing}
       ${layer.changes
         ? change_legend(layer.most, screen)
-        : html`<div class="legend" aria-hidden="true">
-            <span>0</span><span class="ramp" .style=${ramp}></span><span class="figure">${number_text(layer.most)}</span>
-          </div>`}
+        : legend(kHeat, number_text(layer.least), number_text(layer.most), "weight")}
       <p class="said-of-head" aria-live="polite">
         ${chosen >= 0
           ? html`Patch ${Math.floor(chosen / columns)},${chosen % columns}:

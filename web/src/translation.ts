@@ -5,7 +5,6 @@ import { format_address } from "./address";
 import { framed, picture_of, sentence, show_choice } from "./heads/large_head";
 import { text_tools } from "./live/text_tools";
 import { type Drawn, map_picture } from "./heads/map";
-import { most_of } from "./maps/maps";
 import { change_text, clamp, number_text, share_text } from "./numbers";
 import { difference_of, largest_of, same_names } from "./runs/difference";
 import { pair_of } from "./runs/heads_pair";
@@ -249,7 +248,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
               ${guesses(written)}
             </section>`
           : nothing}
-        ${attention && (by_head || most_of(attention) > 0)
+        ${attention && (by_head || attention.all.some((one) => one.map))
           ? html`<section class="card" aria-label="Heads">
               <h2>What each head looked at</h2>
               ${by_head

@@ -115,6 +115,34 @@ test("a cell tells the mean of the weights under it, at every enlargement", asyn
   await close();
 });
 
+test("axes and a legend tell what is where, at every enlargement, in numbers or tokens", async () => {
+  const { page, close } = await open(report_of(maps()));
+  const ticks = async (axis) => (await page.locator(`qkv-map .of-${axis} span`).allInnerTexts()).map(Number);
+  const canvas = page.locator("qkv-map canvas");
+  await canvas.focus();
+  for (const keys of ["", "+++++"]) {
+    for (const key of keys) await page.keyboard.press(key);
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))); // it is drawn
+    for (const axis of ["keys", "queries"]) {
+      const all = await ticks(axis);
+      assert.ok(all.length > 3, `${axis}: ${all}`);
+      // A tick stands at the middle of its number: where the page says that it is.
+      const box = await canvas.boundingBox();
+      const tick = await page.locator(`qkv-map .of-${axis} span`).nth(2).boundingBox();
+      const at = axis === "keys" ? tick.x + tick.width / 2 - box.x : tick.y + tick.height / 2 - box.y;
+      await canvas.hover({ position: axis === "keys" ? { x: at, y: 9 } : { x: 9, y: at } });
+      const range = new RegExp(`${axis === "keys" ? "key" : "quer\\w+"}s? (\\d+)(?: to (\\d+))?`, "i").exec(await said(page));
+      const [from, to] = [Number(range[1]), Number(range[2] ?? range[1])];
+      assert.ok(from <= all[2] && all[2] <= to, `${axis} ${all[2]}: ${from} to ${to}`);
+    }
+  }
+  const [least, most] = await page.locator("qkv-map .legend .figure").allInnerTexts();
+  const { largest } = level(0);
+  assert.equal(least, "0");
+  assert.ok(Math.abs(Number.parseFloat(most) - largest) < 0.01 * largest, `${most}, not ${largest}`);
+  await close();
+});
+
 test("by keys: it moves, enlarges, shows all, and chooses a query", async () => {
   const { page, close } = await open(report_of(maps()), { hash: "#head=0.1" });
   await page.locator("qkv-map canvas").focus();

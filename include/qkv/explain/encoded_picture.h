@@ -3,9 +3,13 @@
 /// "class", then each patch by row and column, "0,0".
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "qkv/api.h"
 #include "qkv/explain/explainable.h"
 #include "qkv/models/vit.h"
+#include "qkv/pipelines/class_probability.h"
 
 namespace qkv {
 
@@ -19,11 +23,15 @@ class QKV_API EncodedPicture : public Explainable {
   void run(Observer& observer) const override { forward({}, &observer); }
   Outcome outcome(const LeftOut& more) const override;
 
+  /// The `top` most probable classes by the model, in decreasing order; none if it has no classifier.
+  std::vector<ClassProbability> classes(std::int64_t top) const;
+
   const Tensor& pixels() const { return pixels_; }
   PictureSize grid() const { return grid_; }
 
  private:
   Tensor forward(const LeftOut& more, Observer* observer) const;
+  TensorView batch() const { return pixels_.view().reshape({1, pixels_.size(0), pixels_.size(1), pixels_.size(2)}); }
 
   const Vit& model_;
   Tensor pixels_;

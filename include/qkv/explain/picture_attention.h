@@ -26,6 +26,7 @@ struct PictureAttention {
     Tensor patches{};     ///< [grid height, grid width], f64: its weights to the patches
   };
   std::string fingerprint{};  ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
+  std::vector<ClassProbability> classes{};  ///< the three most probable; none: the model has no classifier
   PictureSize grid{};
   std::string token;          ///< whose weights they are
   std::vector<Head> heads{};  ///< layer by layer

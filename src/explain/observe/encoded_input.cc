@@ -7,6 +7,7 @@
 #include "explain/observe/left_out_masks.h"
 #include "explain/observe/require.h"
 #include "explain/observe/token_names.h"
+#include "pipelines/classes.h"
 #include "qkv/explain/encoded_picture.h"
 #include "qkv/explain/encoded_text.h"
 #include "qkv/layers/sequences.h"
@@ -138,8 +139,16 @@ Tensor EncodedPicture::forward(const LeftOut& more, Observer* observer) const {
   const LeftOutMasks masks(attentions_, more);
   VitOptions options = options_;
   options.masks = masks.of(0);
-  return model_.forward(pixels_.view().reshape({1, pixels_.size(0), pixels_.size(1), pixels_.size(2)}), options,
-                        observer);
+  return model_.forward(batch(), options, observer);
+}
+
+std::vector<ClassProbability> EncodedPicture::classes(std::int64_t top) const {
+  if (model_.config().labels.empty()) return {};
+  const LeftOutMasks masks(attentions_, {});
+  VitOptions options = options_;
+  options.masks = masks.of(0);
+  const Tensor logits = model_.logits(batch(), options);
+  return most_probable({logits.data<float>(), static_cast<std::size_t>(logits.size(1))}, model_.config().labels, top);
 }
 
 Outcome EncodedPicture::outcome(const LeftOut& more) const {

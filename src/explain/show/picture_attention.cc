@@ -13,6 +13,8 @@
 namespace qkv {
 namespace {
 
+constexpr std::int64_t kClasses = 3;
+
 // All but the class token's.
 Tensor patches_of(const double* row, const PictureSize& grid) {
   Tensor patches = Tensor::uninitialized({grid.height, grid.width}, Dtype::f64);
@@ -26,7 +28,7 @@ PictureAttention survey_picture(const EncodedPicture& picture, const std::string
   const AttentionSite& site = picture.attentions().sites.front();
   const AttentionSequence& sequence = picture.attentions().sequences.front();
   const std::int64_t query = find_token(sequence.tokens, token);
-  PictureAttention seen{.grid = picture.grid(), .token = sequence.tokens[static_cast<std::size_t>(query)]};
+  PictureAttention seen{.classes = picture.classes(kClasses), .grid = picture.grid(), .token = sequence.tokens[static_cast<std::size_t>(query)]};
   Rollout rollout(picture);
   std::int64_t layer = 0;
   observe(picture, [&](std::string_view name, const TensorView& value) {
@@ -66,6 +68,9 @@ std::string to_json(const PictureAttention& seen, const TensorView& view) {
       seen.token == "class" ? "Where the class token looks" : "Where patch " + seen.token + " looks", seen.fingerprint);
   object["grid"] = {seen.grid.height, seen.grid.width};
   object["token"] = seen.token;
+  for (const auto& [label, probability] : seen.classes) {
+    object["classes"].push_back({{"label", label}, {"probability", io::json_number(probability)}});
+  }
   object["rollout"] = json_numbers(seen.rollout);
   object["heads"] = OrderedJson::array();
   for (const PictureAttention::Head& head : seen.heads) {

@@ -1,6 +1,5 @@
 // Every head of a model: all as small maps on one scale, one of them large.
 import { html, nothing, type TemplateResult } from "lit-html";
-import { css } from "../colors";
 import { costs_of } from "../cost";
 import {
   type Attention,
@@ -18,7 +17,8 @@ import { change_image, heat_image } from "../grid";
 import { type Hidden, hidden_of } from "./hidden";
 import { type LargeHead, large_head } from "./large_head";
 import { head_tools, text_tools } from "../live/text_tools";
-import { large_map, most_of, overview_of } from "../maps/maps";
+import { coarse_of, large_map } from "../maps/maps";
+import { id_of, lines_choice, lines_of } from "./several";
 import { counted, largest, number_text, share_text, signed_text } from "../numbers";
 import { type AttentionPair, entry_of, pair_of } from "../runs/heads_pair";
 import { cannot, change_legend } from "../runs/runs";
@@ -29,9 +29,10 @@ const kSmall = 64; // pixels of a small map, at most
 const kFolded = 64; // tokens, more of which would fill the screen
 
 // Of heads: those of their weights, and those that not every report has.
-const kMore = ["moved", ...kCopyMeasures, "value_norm", "gradient", "knock_out"] as const satisfies readonly (
+const kMore = ["beyond", "moved", ...kCopyMeasures, "value_norm", "gradient", "knock_out"] as const satisfies readonly (
   | TokenMeasure
   | CopyMeasure
+  | "beyond"
   | "moved"
 )[];
 type HeadMeasure = Measure | (typeof kMore)[number];
@@ -47,13 +48,14 @@ const kSaid: Record<HeadMeasure, string> = {
   separators: "weight to separators",
   induction: "weight behind earlier copies of a token",
   duplicate: "weight to earlier copies of a token",
+  beyond: "weight that the mask alone would put elsewhere",
   moved: "weight that went to other keys",
   value_norm: "weight x length of the value",
   gradient: "gradient x weight, of the token",
   knock_out: "knock-out, of the token",
 };
 
-const is_share = (measure: HeadMeasure): boolean => ["moved", ...kCopyMeasures].includes(measure);
+const is_share = (measure: HeadMeasure): boolean => ["beyond", "moved", ...kCopyMeasures].includes(measure);
 const is_more = (measure: HeadMeasure): measure is (typeof kMore)[number] => kMore.some((one) => one === measure);
 const value_of = (head: HeadEntry, measure: HeadMeasure): number =>
   is_more(measure) ? (head.more[measure] ?? NaN) : head[measure];
@@ -72,7 +74,9 @@ function text_read({ translation }: Heads): string {
   return translation ? translation.source_text + (translation.continues ? translation.target_text : "") : "";
 }
 
-const id_of = (head: HeadEntry): string => `${head.layer}.${head.head}`;
+const kOfMask = 0.2; // a head of which less is beyond its mask shows the mask
+
+const pattern_of = ({ pattern, more }: HeadEntry): string => ((more.beyond ?? 1) < kOfMask ? "none" : pattern);
 
 // Entropy and distance first the smallest, shares first the largest; the others, and changes, by size, whatever the sign.
 function sorted(all: readonly HeadEntry[], measure: HeadMeasure | null, changes: boolean): HeadEntry[] {
@@ -108,7 +112,7 @@ function tile(
 ): TemplateResult {
   const id = id_of(head);
   const shown = measure ?? (most === null ? null : "moved");
-  const drawn = head.weights ?? (head.map && overview_of(head.map, attention));
+  const drawn = head.weights ?? (head.map && coarse_of(head.map));
   return html`<button
     class="tile"
     aria-pressed=${chosen}
@@ -116,7 +120,7 @@ function tile(
   >
     ${drawn
       ? html`<img
-          src=${most === null ? heat_image(drawn, screen.colors, kSmall) : change_image(drawn, most, screen.colors)}
+          src=${most === null ? heat_image(drawn, screen.colors, kSmall, null, attention.keys.tokens.length) : change_image(drawn, most, screen.colors)}
           alt=""
         />`
       : html`<span class="meter" aria-hidden="true"
@@ -124,7 +128,7 @@ function tile(
         ></span>`}
     <span class="tile-name">${id}<span class="sr"> layer ${head.layer}, head ${head.head}</span></span>
     <span class=${`tile-value${shown ? " figure" : ""}`}
-      >${shown ? measure_text(head, shown) : head.pattern === "none" ? html`&nbsp;` : head.pattern}</span
+      >${shown ? measure_text(head, shown) : pattern_of(head) === "none" ? html`&nbsp;` : pattern_of(head)}</span
     >
   </button>`;
 }
@@ -174,16 +178,6 @@ function measures(head: HeadEntry, attention: Attention, pair: AttentionPair | n
   </table>`;
 }
 
-function legend(attention: Attention, screen: Screen): TemplateResult {
-  const most = most_of(attention);
-  const stops = screen.colors.heat;
-  const gradient = `background:linear-gradient(to right,${stops.map((color) => css(color)).join(",")})`;
-  return html`<div class="legend" aria-hidden="true">
-    <span>0</span><span class="ramp" .style=${gradient}></span><span>${most > 0 ? number_text(most) : 1}</span
-    ><span class="shape">${most > 0 ? "mean weight" : "weight"}, drawn by its root</span>
-  </div>`;
-}
-
 // What was read, or written; of many tokens to be opened.
 function tokens_of({ caption, tokens, special }: Sequence): TemplateResult {
   const about = html`<span class="about">${caption.trim()}</span>`;
@@ -215,8 +209,9 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
   const their_head = pair && entry_of(pair.theirs, head);
   const large_of = (weights: number[][] | null | undefined, whose: Attention, named: string, hidden: Hidden): LargeHead | null =>
     weights
-      ? large_head(weights, whose.queries, whose.keys, named, screen, hidden.pairs > 0 ? hidden : null, most ?? undefined)
+      ? large_head(weights, whose.queries, whose.keys, named, screen, hidden.pairs > 0 ? hidden : null, most ?? undefined, whose === own ? lines : null)
       : null;
+  const lines = address.show === "lines" && most === null && own_head.weights ? lines_of(own, own_head, screen) : null;
   const large = own_head.map
     ? large_map(own_head.map, own, title, screen)
     : large_of(most === null ? own_head.weights : head.weights, own, title, masks);
@@ -236,7 +231,7 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
                 html`<button
                   class="plain"
                   aria-pressed=${one === own}
-                  @click=${() => screen.go({ attention: one.name, head: "", token: -1, also: "", key: -1 })}
+                  @click=${() => screen.go({ attention: one.name, head: "", lines: "", token: -1, also: "", key: -1 })}
                 >
                   ${one.title || one.name}
                 </button>`,
@@ -250,15 +245,15 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
           ${known.map((one) => html`<option value=${one} ?selected=${one === measure}>${kSaid[one]}</option>`)}
         </select></label
       >
-      ${most === null ? legend(own, screen) : change_legend(most, screen)}
+      ${most === null ? nothing : change_legend(most, screen)}
     </div>
     ${other ? cannot([pair ? pair.line : "The other run has no such attention."]) : nothing}
     <div class="split">
       <section class="card all-heads" aria-label="All heads">
         <h2>All heads</h2>
         <p class="hint">
-          ${attention.caption}. ${masks.rules.join(" ")} ${counted(attention.layers, "layer")}
-          of ${counted(attention.heads, "head")}.
+          ${attention.caption && `${attention.caption}. `}${masks.rules.join(" ")} ${counted(attention.layers, "layer")}
+          of ${counted(attention.heads, "head")}. Each map has its own scale, up to its largest weight.
         </p>
         <div class=${by_place ? "tiles by-place" : "tiles"} .style=${`--heads:${attention.heads}`}>
           ${sorted(attention.all, measure, pair !== null).map((one) =>
@@ -268,9 +263,12 @@ export function heads_view(heads: Heads, screen: Screen): Shown {
       </section>
       <section class="card one-head" aria-label="One head">
         <h2><bdi>${title}</bdi></h2>
-        ${head.pattern === "none"
-          ? nothing
-          : html`<p class="hint">By its weights a head of the kind <strong>${head.pattern}</strong>.</p>`}
+        ${pattern_of(head) === head.pattern
+          ? head.pattern === "none"
+            ? nothing
+            : html`<p class="hint">By its weights a head of the kind <strong>${head.pattern}</strong>.</p>`
+          : html`<p class="hint">It attends nearly as evenly as its mask lets it: what stands out is the mask.</p>`}
+        ${lines ? lines_choice(own, own_head, lines, screen) : nothing}
         ${large ? large.body : html`<p class="hint">Its weights were not kept: <code>--weights</code> keeps them.</p>`}
         ${theirs ? html`<h3>Before</h3>${theirs.body}` : nothing} ${measures(own_head, own, pair)}
         ${head_tools(heads, own, head, head_options(heads, own, head), screen.live)}

@@ -2,8 +2,11 @@
 import { html, nothing, type TemplateResult } from "lit-html";
 import { kShows, type Show } from "../address";
 import { type Sequence } from "../explanation";
+import { scale_of } from "../grid";
+import { legend } from "../legend";
 import { lines_picture, row_picture } from "./lines";
 import type { Hidden } from "./hidden";
+import type { HeadLines } from "./several";
 import { chosen_of, type Drawn, map_picture, type Picked, row_of, short } from "./map";
 import { moved } from "../steps/matrices";
 import { change_text, number_text, row_sum, share_text, signed_text } from "../numbers";
@@ -133,6 +136,7 @@ export function large_head(
   screen: Screen,
   hidden: Hidden | null = null,
   most?: number, // the weights are differences, of which this is the largest
+  lines: readonly HeadLines[] | null = null, // of several heads
 ): LargeHead {
   const { address } = screen;
   const joinable = [queries, keys].some((one) => groups_of(one, true).length < one.tokens.length);
@@ -167,6 +171,7 @@ export function large_head(
     also,
     key: group_with(columns, address.key),
     hidden: joined ? null : hidden,
+    lines: lines?.map((one) => ({ ...one, weights: join_weights(one.weights, rows, columns) })) ?? null,
     pick,
     room: 620,
     most,
@@ -222,7 +227,10 @@ export function large_head(
           >`
         : nothing}
     </div>
-    ${sentence(drawn)} ${framed(drawn, picture, title)}`;
+    ${sentence(drawn)} ${framed(drawn, picture, title)}
+    ${most === undefined && address.show === "map"
+      ? legend(screen.colors.heat, "0", number_text(scale_of(drawn.weights)), "weight, drawn by its root")
+      : nothing}`;
   return {
     body,
     picture,

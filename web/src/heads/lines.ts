@@ -1,7 +1,9 @@
 // One head large as lines from each query to its keys, as wide as their weight; and the keys of one query as bars.
-import { svg, type TemplateResult } from "lit-html";
-import { css, mixed } from "../colors";
+import { nothing, svg, type TemplateResult } from "lit-html";
+import { css, heat, mixed, type Rgb } from "../colors";
+import { scale_of } from "../grid";
 import { chosen_of, type Drawn, part_of, picked_by, row_of, shade, short, width_of } from "./map";
+import type { HeadLines } from "./several";
 import { largest, number_text, signed_text } from "../numbers";
 import { picture, rect, text } from "../shapes";
 
@@ -15,9 +17,9 @@ interface Line {
 }
 
 // The heaviest lines; those of the chosen queries nearly whatever they weigh.
-function heaviest(weights: number[][], chosen: readonly number[]): Line[] {
+function heaviest(weights: number[][], chosen: readonly number[], scale: number): Line[] {
   const all = weights.flatMap((row, i) => row.map((weight, j) => ({ i, j, weight })));
-  const seen = all.filter(({ i, weight }) => Math.abs(weight) > (chosen.includes(i) ? 0.002 : 0.03));
+  const seen = all.filter(({ i, weight }) => Math.abs(weight) > (chosen.includes(i) ? 0.002 : 0.03) * scale);
   return seen.sort((a, b) => Math.abs(a.weight) - Math.abs(b.weight)).slice(-kMostLines);
 }
 
@@ -31,16 +33,21 @@ export function lines_picture(drawn: Drawn): TemplateResult {
   const y = (i: number): number => 34 + kRow * (i + 0.5);
   const row = row_of(drawn);
 
-  const line = ({ i, j, weight }: Line): TemplateResult => {
+  const several = drawn.lines && drawn.lines.length > 1 ? drawn.lines : null;
+  const scale = Math.max(...(several ?? [drawn]).map((one) => scale_of(one.weights)));
+  const line = (of: HeadLines | null, at: number) => ({ i, j, weight }: Line): TemplateResult => {
     const chosen = query < 0 || all_chosen.includes(i);
     const middle = (left + right) / 2;
-    const path = `M${left} ${y(i)}C${middle} ${y(i)} ${middle} ${y(j)} ${right} ${y(j)}`;
-    const own = drawn.most === undefined ? colors.roles.weight : weight < 0 ? colors.less : colors.more;
-    const part = part_of(drawn, weight);
-    const opacity = chosen ? 0.2 + 0.8 * part : 0.12 + 0.2 * part;
-    return svg`<path d=${path} fill="none" stroke=${css(chosen ? own : colors.strong)} stroke-opacity=${opacity}
-      stroke-width=${0.8 + 7 * part}
-      stroke-linecap="round"></path>`;
+    const beside = several ? 3 * (at - (several.length - 1) / 2) : 0; // lines of several heads lie side by side
+    const [from, to] = [y(i) + beside, y(j) + beside];
+    const path = `M${left} ${from}C${middle} ${from} ${middle} ${to} ${right} ${to}`;
+    const own: Rgb = of ? of.color : drawn.most === undefined ? colors.roles.weight : weight < 0 ? colors.less : colors.more;
+    const part = several ? Math.min(1, weight / scale) : part_of(drawn, weight);
+    const opacity = (of?.faded ? 0.15 : 1) * (chosen ? 0.2 + 0.8 * part : 0.12 + 0.2 * part);
+    const said = `head ${of?.id}: ${queries[i]}, ${keys[j]}${screen.address.numbers ? `, ${number_text(weight)}` : ""}`;
+    return svg`<path d=${path} fill="none" stroke=${css(chosen || of ? own : colors.strong)} stroke-opacity=${opacity}
+      stroke-width=${0.8 + (several ? 4 : 7) * part}
+      stroke-linecap="round" @pointerenter=${of ? () => of.point(true) : nothing} @pointerleave=${of ? () => of.point(false) : nothing}>${of ? svg`<title>${said}</title>` : nothing}</path>`;
   };
   const label_of_query = (label: string, i: number): TemplateResult[] => {
     const chosen = all_chosen.includes(i);
@@ -64,10 +71,14 @@ export function lines_picture(drawn: Drawn): TemplateResult {
       rect({ x: right, y: y(j) - kRow / 2, width: width - right, height: kRow }, { click: () => drawn.pick(query, j) }),
     ];
   };
-  return picture(width, kRow * Math.max(queries.length, keys.length) + 40, colors.paper, 13.5, [
+  const bottom = kRow * Math.max(queries.length, keys.length) + 40;
+  return picture(width, bottom + (several ? 24 : 0), colors.paper, 13.5, [
+    several?.map((one, at) => text(8 + 44 * at, bottom + 14, one.id, { fill: one.color, bold: true })) ?? [],
     text(left - 10, 18, "queries", { fill: colors.roles.query, bold: true, anchor: "end" }),
     text(right + 10, 18, "keys", { fill: colors.roles.key, bold: true }),
-    heaviest(weights, all_chosen).map(line),
+    several
+      ? several.map((one, at) => heaviest(one.weights, all_chosen, scale).map(line(one, at)))
+      : heaviest(weights, all_chosen, drawn.most ?? scale).map(line(null, 0)),
     queries.map(label_of_query),
     keys.map(label_of_key),
   ]);
@@ -95,7 +106,7 @@ export function row_picture(drawn: Drawn): TemplateResult {
       text(left - 10, y + 16, short(keys[j] ?? ""), label),
       rect(
         { x: left, y: y + 3, width: size, height: kRow - 6 },
-        { fill: shade(drawn, drawn.most === undefined ? 0.15 + 0.5 * weight : weight), stroke, round: 3 },
+        { fill: drawn.most === undefined ? heat(colors, 0.15 + 0.5 * weight) : shade(drawn, weight), stroke, round: 3 },
       ),
       ...(screen.address.numbers ? [text(left + size + 8, y + 16, said(weight), { fill: colors.ink })] : []),
       rect({ x: 0, y, width, height: kRow }, { click: () => drawn.pick(query, j) }),

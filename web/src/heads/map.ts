@@ -1,8 +1,9 @@
 // One head large as a map: a row for each query, a column for each key.
 import { svg, type TemplateResult } from "lit-html";
 import { change, type Colors, css, heat, readable, type Rgb } from "../colors";
-import { change_image, heat_image } from "../grid";
+import { change_image, heat_image, scale_of } from "../grid";
 import type { Hidden } from "./hidden";
+import type { HeadLines } from "./several";
 import { clamp, number_text, signed_text } from "../numbers";
 import type { Screen } from "../screen";
 import { type Box, image, picture, rect, text } from "../shapes";
@@ -20,6 +21,7 @@ export interface Drawn {
   query: number; // chosen; -1: none
   also?: readonly number[]; // further queries that are chosen: the weights of all of them are added
   key: number;
+  lines?: readonly HeadLines[] | null; // of several heads, for lines
   hidden?: Hidden | null; // what a mask hides
   pick(query: number, key: number, how?: Picked): void;
   room: number; // pixels for its columns
@@ -36,12 +38,12 @@ export function row_of(drawn: Drawn): number[] | null {
   return first ? first.map((weight, j) => others.reduce((sum, row) => sum + (row[j] ?? 0), weight)) : null;
 }
 
-export const shade = ({ most, screen }: Drawn, weight: number): Rgb =>
-  most === undefined ? heat(screen.colors, weight) : change(screen.colors, weight / (most || 1));
+export const shade = ({ weights, most, screen }: Drawn, weight: number): Rgb =>
+  most === undefined ? heat(screen.colors, weight / scale_of(weights)) : change(screen.colors, weight / (most || 1));
 
-// A weight as a part of the largest that it can be.
-export const part_of = ({ most }: Drawn, weight: number): number =>
-  most === undefined ? weight : Math.abs(weight) / (most || 1);
+// A weight as a part of the largest that is drawn.
+export const part_of = ({ weights, most }: Drawn, weight: number): number =>
+  Math.min(1, most === undefined ? weight / scale_of(weights) : Math.abs(weight) / (most || 1));
 
 // Labels longer than this are cut.
 const kLongest = 16; // characters

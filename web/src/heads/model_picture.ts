@@ -7,7 +7,7 @@ import { heat_image } from "../grid";
 import { type Hidden, hidden_of, is_left_out } from "./hidden";
 import { short } from "./map";
 import { share_text } from "../numbers";
-import { overview_of } from "../maps/maps";
+import { coarse_of } from "../maps/maps";
 import type { Screen } from "../screen";
 import { type Box, image, picture, rect, text } from "../shapes";
 
@@ -91,11 +91,11 @@ function head_map(entry: HeadEntry, attention: Attention, box: Box, drawing: Dra
   const hidden = drawing.hidden.get(attention) as Hidden;
   const hides = hidden.rules.length > 0 ? (i: number, j: number) => hidden.rule_of(i, j) > 0 : null;
   const out = is_left_out(heads, attention.name, entry.layer, entry.head);
-  const map = entry.weights ?? (entry.map && overview_of(entry.map, attention));
+  const map = entry.weights ?? (entry.map && coarse_of(entry.map));
   const label = `${attention.title || "Attention"}, head ${id}${out ? ", left out" : ""}`;
   return link({ view: "heads", attention: attention.name, head: id, cell: "", also: "" }, label, screen, [
     map && !out
-      ? image(box, heat_image(map, colors, kMostCells, entry.weights && hides))
+      ? image(box, heat_image(map, colors, kMostCells, entry.weights && hides, attention.keys.tokens.length))
       : rect(box, { fill: mixed(colors.paper, colors.roles.weight, out ? 0 : 0.25) }),
     rect(box, { stroke: colors.line }),
     text(box.x + box.width / 2, box.y + box.height + 13, out ? `${id} out` : id, {

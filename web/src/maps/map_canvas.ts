@@ -1,17 +1,27 @@
 // <qkv-map>: a large matrix drawn from its pyramid, moved and enlarged by pointer, touch, wheel and keys.
-import { css } from "../colors";
+import { css, heat, readable } from "../colors";
 import type { HeadMap, MapLevel, Mapped } from "../explanation";
-import { number_text } from "../numbers";
-import { byte_at, mean_of, numbers_under, Tiles } from "./pyramid";
+import { short } from "../heads/map";
+import { legend } from "../legend";
+import { cell_text, number_text } from "../numbers";
+import { byte_at, level_scale, mean_of, numbers_under, Tiles } from "./pyramid";
+import { render } from "lit-html";
 import type { Screen } from "../screen";
 import { between, format_seen, held, level_for, parse_seen, part_at, pixel_of, type Seen } from "./seen";
 
 const kStep = 0.125; // of what is seen, for a key
 const kSettled = 200; // milliseconds after the last turn of a wheel
+const kNumber = 40; // pixels of a cell that has room for its number
 const kClick = 4; // pixels that a pointer may move in a click
+
+export interface Labels {
+  queries: string[];
+  keys: string[];
+}
 
 export interface Shown {
   maps: Mapped;
+  labels: Labels | null; // of tokens
   head: HeadMap;
   screen: Screen;
   query: number; // -1: none
@@ -19,6 +29,8 @@ export interface Shown {
 
 export class MapCanvas extends HTMLElement {
   private readonly canvas = document.createElement("canvas");
+  private readonly axes = { keys: document.createElement("div"), queries: document.createElement("div") };
+  private readonly below = document.createElement("div"); // what colours stand for
   private readonly said = document.createElement("output");
   private readonly pointers = new Map<number, { x: number; y: number }>();
   private shown: Shown | null = null;
@@ -33,7 +45,7 @@ export class MapCanvas extends HTMLElement {
   set view(shown: Shown) {
     const { colors, address } = shown.screen;
     if (this.tiles?.head !== shown.head || this.colors_key !== colors.key) {
-      this.tiles = new Tiles(shown.head, shown.maps.tile, colors);
+      this.tiles = new Tiles(shown.head, shown.maps.tile, shown.maps.keys, colors);
       this.colors_key = colors.key;
     }
     this.shown = shown;
@@ -50,7 +62,12 @@ export class MapCanvas extends HTMLElement {
     this.canvas.tabIndex = 0;
     this.canvas.setAttribute("role", "application");
     this.said.className = "fact";
-    this.replaceChildren(this.canvas, this.said);
+    const corner = document.createElement("div");
+    corner.className = "corner";
+    corner.append("keys \u2192", document.createElement("br"), "queries \u2193");
+    for (const [name, axis] of Object.entries(this.axes)) axis.className = `axis of-${name}`;
+    for (const one of [corner, ...Object.values(this.axes)]) one.ariaHidden = "true";
+    this.replaceChildren(corner, this.axes.keys, this.axes.queries, this.canvas, this.below, this.said);
     this.observer.observe(this);
     const { canvas } = this;
     canvas.addEventListener("keydown", (event) => this.on_key(event));
@@ -220,6 +237,13 @@ export class MapCanvas extends HTMLElement {
     const wanted = level_for(seen, shown.head, side);
     let complete = this.draw_level(context, last, side, Infinity);
     if (wanted !== last) complete = this.draw_level(context, wanted, side, 1);
+    if (wanted === 0) this.draw_numbers(context, side);
+    this.draw_axes();
+    const { colors, address } = shown.screen;
+    const level = shown.head.levels[wanted] as MapLevel;
+    const most = level_scale(level, shown.maps.tile, shown.maps.keys);
+    const scale = `${number_text(most)}${level.largest > most ? " or more" : ""}`;
+    render(legend(colors.heat, "0", address.numbers ? scale : "most", "mean weight, drawn by its root"), this.below);
     if (shown.query >= 0) {
       const y = pixel_of((shown.query + 0.5) / shown.maps.queries, seen.y, seen.zoom, side);
       context.fillStyle = css(shown.screen.colors.roles.query);
@@ -231,6 +255,55 @@ export class MapCanvas extends HTMLElement {
       context.strokeRect(side / 2 - 8, side / 2 - 8, 16, 16);
     }
     if (!complete) this.ask();
+  }
+
+  // Numbers of queries and keys, or tokens, as many as have room.
+  private draw_axes(): void {
+    const { shown, seen, axes } = this;
+    if (!shown) return;
+    for (const [axis, middle, count, side] of [
+      ["keys", seen.x, shown.maps.keys, "left"],
+      ["queries", seen.y, shown.maps.queries, "top"],
+    ] as const) {
+      const most = this.canvas.clientWidth / (axis === "keys" ? 64 : 28);
+      const least = count / seen.zoom / Math.max(1, most);
+      const ten = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+      const step = [1, 2, 5, 10].map((one) => one * ten).find((one) => one >= least) ?? 1;
+      const ticks: HTMLElement[] = [];
+      for (let i = 0; i < count; i += step) {
+        const at = pixel_of((i + 0.5) / count, middle, seen.zoom, 1);
+        if (at < 0 || at > 1) continue;
+        const tick = document.createElement("span");
+        tick.textContent = short(shown.labels?.[axis][i] ?? String(i), 7);
+        tick.style[side] = `${100 * at}%`;
+        ticks.push(tick);
+      }
+      axes[axis].replaceChildren(...ticks);
+    }
+  }
+
+  // In cells that are large enough.
+  private draw_numbers(context: CanvasRenderingContext2D, side: number): void {
+    const { shown, seen } = this;
+    if (!shown?.screen.address.numbers) return;
+    const [level, { tile, keys }, { colors }] = [shown.head.levels[0] as MapLevel, shown.maps, shown.screen];
+    const [width, height] = [level.columns, level.rows].map((cells) => (side * seen.zoom) / cells) as [number, number];
+    const size = side / this.canvas.clientWidth; // of a pixel of the page
+    if (Math.min(width / kNumber, height / 18) < size) return;
+    const scale = level_scale(level, tile, keys);
+    context.font = `${11 * size}px system-ui, sans-serif`;
+    context.textAlign = "center";
+    for (let row = 0; row < level.rows; ++row) {
+      const y = pixel_of((row + 0.5) / level.rows, seen.y, seen.zoom, side);
+      if (y < 0 || y > side) continue;
+      for (let column = 0; column < level.columns; ++column) {
+        const x = pixel_of((column + 0.5) / level.columns, seen.x, seen.zoom, side);
+        if (x < 0 || x > side) continue;
+        const mean = mean_of(byte_at(level, tile, row, column), level.largest);
+        context.fillStyle = css(readable(colors, heat(colors, mean / scale)));
+        context.fillText(cell_text(mean), x, y + 4 * size);
+      }
+    }
   }
 
   // Paints at most so many tiles anew, for no frame to take long; whether there are all.

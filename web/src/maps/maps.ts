@@ -4,9 +4,9 @@ import type { Attention, HeadMap, KeptRow, MapHead, MapLevel, Mapped, Maps, OwnM
 import { heat_image } from "../grid";
 import type { LargeHead } from "../heads/large_head";
 import "./map_canvas"; // <qkv-map>
-import type { MapCanvas } from "./map_canvas";
+import type { Labels, MapCanvas } from "./map_canvas";
 import { number_text, whole } from "../numbers";
-import { means_of } from "./pyramid";
+import { level_scale, means_of } from "./pyramid";
 import { integers_in, numbers_in } from "../read/read_maps";
 import { type Table, table_of } from "../save";
 import type { Screen, Shown } from "../screen";
@@ -55,11 +55,6 @@ function row_picture(row: KeptRow, maps: Mapped, screen: Screen): TemplateResult
     text(512, 124, `key ${maps.keys - 1}`, { ...label, anchor: "end" }),
     screen.address.numbers ? text(512, 10, `largest ${number_text(largest)}`, { ...label, anchor: "end" }) : [],
   ]);
-}
-
-interface Labels {
-  queries: string[];
-  keys: string[];
 }
 
 interface Strong {
@@ -158,14 +153,22 @@ function means_in(level: MapLevel, tile: number): number[][] {
 
 function saved_picture(head: HeadMap, maps: Mapped, title: string, screen: Screen): TemplateResult {
   const level = level_to_save(head);
-  const shares = means_in(level, maps.tile).map((row) => row.map((mean) => mean / (level.largest || 1)));
+  const means = means_in(level, maps.tile);
   const { colors } = screen;
-  return picture(560, 590, colors.paper, 12, [
-    text(24, 22, title, { fill: colors.ink, bold: true, size: 14 }),
-    image({ x: 24, y: 36, width: 512, height: 512 }, heat_image(shares, colors)),
-    text(24, 568, `${maps.queries} queries downwards, ${maps.keys} keys across; darkest: mean ${number_text(level.largest)}`, {
-      fill: colors.faint,
-    }),
+  const tick = { fill: colors.faint, size: 11 };
+  const parts = [0, 0.25, 0.5, 0.75, 1];
+  const at = (part: number, count: number): string => String(Math.round(part * (count - 1)));
+  const scale = number_text(level_scale(level, maps.tile, maps.keys));
+  return picture(610, 626, colors.paper, 12, [
+    text(64, 22, title, { fill: colors.ink, bold: true, size: 14 }),
+    parts.map((part) => text(64 + 512 * part, 44, at(part, maps.keys), { ...tick, anchor: "middle" })),
+    parts.map((part) => text(58, 56 + 508 * part, at(part, maps.queries), { ...tick, anchor: "end" })),
+    text(4, 44, "queries, keys", tick),
+    image({ x: 64, y: 50, width: 512, height: 512 }, heat_image(means, colors, 4096, null, maps.keys)),
+    rect({ x: 64, y: 50, width: 512, height: 512 }, { stroke: colors.strong }),
+    colors.heat.map((fill, k) => rect({ x: 64 + 40 * k, y: 578, width: 40, height: 12 }, { fill, stroke: colors.line })),
+    text(64, 608, "0", tick),
+    text(240, 588, `mean weight, drawn by its root, up to ${scale} or more`, tick),
   ]);
 }
 
@@ -180,7 +183,7 @@ function saved_table(head: HeadMap, maps: Mapped, name: string): Table {
   return table_of(`${exact ? "weights" : "means"}, ${name}`, names, numbers(width), rows.length, width, (r, c) => rows[r]?.[c] ?? NaN);
 }
 
-function canvas_of(head: HeadMap, maps: Mapped, screen: Screen, tools: unknown): TemplateResult {
+function canvas_of(head: HeadMap, maps: Mapped, labels: Labels | null, screen: Screen, tools: unknown): TemplateResult {
   const canvas = (): MapCanvas => document.querySelector("qkv-map") as MapCanvas;
   const button = (name: string, sign: string, act: () => void): TemplateResult =>
     html`<button class="plain" aria-label=${name} title=${name} @click=${act}>${sign}</button>`;
@@ -192,24 +195,13 @@ function canvas_of(head: HeadMap, maps: Mapped, screen: Screen, tools: unknown):
         ${button("Show all", "All", () => canvas().whole())}
       </span>
     </div>
-    <qkv-map .view=${{ maps, head, screen, query: screen.address.token }}></qkv-map>`;
+    <qkv-map .view=${{ maps, head, labels, screen, query: screen.address.token }}></qkv-map>`;
 }
 
 const coarsest = (map: HeadMap): MapLevel => map.levels.at(-1) as MapLevel;
 
-// The largest of the coarsest means of all heads; 0: there are no maps.
-export const most_of = ({ all }: Attention): number => Math.max(...all.map(({ map }) => (map ? coarsest(map).largest : 0)));
-
-// The coarsest means of a head of a model, as parts of the largest of all heads.
-const overviews = new WeakMap<OwnMap, number[][]>();
-export function overview_of(map: OwnMap, attention: Attention): number[][] {
-  const before = overviews.get(map);
-  if (before) return before;
-  const most = most_of(attention);
-  const now = means_in(coarsest(map), map.tile).map((row) => row.map((mean) => mean / (most || 1)));
-  overviews.set(map, now);
-  return now;
-}
+// The coarsest means of a head of a model.
+export const coarse_of = (map: OwnMap): number[][] => means_in(coarsest(map), map.tile);
 
 // One head of a model that read many tokens.
 export function large_map(map: OwnMap, attention: Attention, title: string, screen: Screen): LargeHead {
@@ -217,7 +209,7 @@ export function large_map(map: OwnMap, attention: Attention, title: string, scre
   const labels = { queries: attention.queries.tokens, keys: attention.keys.tokens };
   return {
     body: html`<p class="about">${kept_text(map, map, kept, "LAYER.HEAD")}</p>
-      <div class="own-map">${canvas_of(map, map, screen, nothing)} ${query_part(map, map, labels, screen)}</div>`,
+      <div class="own-map">${canvas_of(map, map, labels, screen, nothing)} ${query_part(map, map, labels, screen)}</div>`,
     picture: saved_picture(map, map, title, screen),
     table: saved_table(map, map, title),
   };
@@ -241,7 +233,7 @@ export function maps_view(maps: Maps, screen: Screen): Shown {
         : kept_text(head, maps, kept, "BATCH.HEAD")}
     </p>
     <div class="split maps">
-      <section class="card">${canvas_of(head, maps, screen, choice)}</section>
+      <section class="card">${canvas_of(head, maps, null, screen, choice)}</section>
       <section class="card">
         <h2>One query</h2>
         ${query_part(head, maps, null, screen)}

@@ -1,6 +1,7 @@
 // A pyramid of block averages: which cell lies where, and its tiles as pictures.
 import { type Colors, heat, type Rgb } from "../colors";
 import type { HeadMap, MapLevel } from "../explanation";
+import { scale_from } from "../grid";
 
 const kLargestByte = 254; // 255 is not a number
 
@@ -35,24 +36,47 @@ export function means_of(level: MapLevel, tile: number): number[][] {
   );
 }
 
-function palette(colors: Colors): Uint32Array {
+const scales = new WeakMap<MapLevel, number>();
+
+// The mean that is drawn strongest.
+export function level_scale(level: MapLevel, tile: number, keys: number): number {
+  const before = scales.get(level);
+  if (before) return before;
+  const [seen, tops] = [new Uint32Array(level.rows), new Float64Array(level.rows)];
+  for (let row = 0; row < level.rows; ++row) {
+    let top = 0;
+    for (let column = 0; column < level.columns; ++column) {
+      const byte = byte_at(level, tile, row, column);
+      if (byte === 0 || byte > kLargestByte) continue;
+      ++(seen[row] as number);
+      if (byte > top) top = byte;
+    }
+    tops[row] = mean_of(top, level.largest);
+  }
+  const now = scale_from(seen, tops, keys);
+  scales.set(level, now);
+  return now;
+}
+
+function palette(colors: Colors, { largest }: MapLevel, scale: number): Uint32Array {
   const words = new Uint32Array(256);
   const word = ([r, g, b]: Rgb): number => (255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r);
-  for (let byte = 0; byte < 256; ++byte) words[byte] = word(heat(colors, mean_of(byte, 1)));
+  for (let byte = 0; byte < 256; ++byte) words[byte] = word(heat(colors, mean_of(byte, largest) / scale));
   return words;
 }
 
 // The tiles of one head as canvases of a pixel a cell, painted once each.
 export class Tiles {
   private readonly painted = new Map<string, HTMLCanvasElement>();
-  private readonly words: Uint32Array;
+  private readonly words: Uint32Array[]; // of each level
 
   constructor(
     readonly head: HeadMap,
     readonly tile: number,
+    keys: number,
     colors: Colors,
   ) {
-    this.words = palette(colors);
+    this.words = head.levels.map((level) => palette(colors, level, level_scale(level, tile, keys)));
   }
 
   has(level: number, at: number): boolean {
@@ -72,7 +96,7 @@ export class Tiles {
     const image = context.createImageData(canvas.width, canvas.height);
     const pixels = new Uint32Array(image.data.buffer);
     const bytes = tiles[at] as Uint8Array;
-    for (let i = 0; i < pixels.length; ++i) pixels[i] = this.words[bytes[i] as number] as number;
+    for (let i = 0; i < pixels.length; ++i) pixels[i] = this.words[level]?.[bytes[i] as number] as number;
     context.putImageData(image, 0, 0);
     this.painted.set(name, canvas);
     return canvas;

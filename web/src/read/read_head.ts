@@ -53,6 +53,10 @@ export function picture_of(value: Json): Picture {
     ...common_of(value),
     grid: [rows, columns],
     token: check.text_of(value.token, "token"),
+    classes: check.list_of(value.classes ?? [], "classes", (entry, at) => {
+      const one = check.object_of(entry, at);
+      return { label: check.text_of(one.label, `${at}.label`), probability: check.number_of(one.probability, `${at}.probability`) };
+    }),
     rollout: patches(value.rollout, "rollout"),
     heads: check.list_of(value.heads, "heads", (entry, at) => {
       const head = check.object_of(entry, at);

@@ -13,6 +13,7 @@ import {
   type Sublayer,
   type Translation,
 } from "../explanation";
+import { beyond_mask } from "../heads/mask_alone";
 import { common_of, cost_of, summary_of } from "./read_common";
 import { head_map_of, tile_of } from "./read_maps";
 
@@ -78,21 +79,25 @@ function more_of(head: Json, causal: boolean, at: string): HeadEntry["more"] {
   return Object.fromEntries(given.map((name) => [name, check.number_of(head[name], `${at}.${name}`)]));
 }
 
-function attention_of(value: unknown, where: string, sequences: Sequence[]): Attention {
+function attention_of(value: unknown, where: string, sequences: Sequence[], left_out: LeftOut): Attention {
   const object = check.object_of(value, where);
   const queries = named(object.queries, `${where}.queries`, sequences),
     keys = named(object.keys, `${where}.keys`, sequences);
+  const causal = object.mask === "causal";
+  const out = left_out.keys.filter((one) => one.attention === object.name).map(({ key }) => key);
   const entry = (one: unknown, at: string): HeadEntry => {
     const head = check.object_of(one, at);
+    const weights = check.null_or(head.weights, `${at}.weights`, (rows, place) =>
+      check.matrix_of(rows, place, queries.tokens.length, keys.tokens.length),
+    );
+    const beyond = weights && beyond_mask(weights, causal, out);
     return {
       layer: check.count_of(head.layer, `${at}.layer`),
       head: check.count_of(head.head, `${at}.head`),
       pattern: check.text_of(head.pattern, `${at}.pattern`),
       ...summary_of(head, at),
-      more: more_of(head, object.mask === "causal", at),
-      weights: check.null_or(head.weights, `${at}.weights`, (weights, place) =>
-        check.matrix_of(weights, place, queries.tokens.length, keys.tokens.length),
-      ),
+      more: { ...more_of(head, causal, at), ...(beyond === null ? {} : { beyond }) },
+      weights,
       map: check.null_or(head.map, `${at}.map`, (map, place) => {
         const of = { queries: queries.tokens.length, keys: keys.tokens.length, tile: tile_of(map as Json), dtype: "f32" } as const;
         return { ...of, ...head_map_of(map, place, of) };
@@ -152,7 +157,8 @@ function translation_of(value: unknown, where: string): Translation {
 
 export function heads_of(value: Json): Heads {
   const sequences = check.list_of(value.sequences, "sequences", sequence_of);
-  const attentions = check.list_of(value.attentions, "attentions", (one, at) => attention_of(one, at, sequences));
+  const left_out = check.null_or(value.left_out, "left_out", left_out_of) ?? { heads: [], keys: [] };
+  const attentions = check.list_of(value.attentions, "attentions", (one, at) => attention_of(one, at, sequences, left_out));
   if (attentions.length === 0) check.refuse("attentions must have an entry");
   return {
     kind: "heads",
@@ -160,7 +166,7 @@ export function heads_of(value: Json): Heads {
     input: check.text_of(value.input, "input"),
     remarks: check.texts_of(value.remarks ?? [], "remarks"),
     sequences,
-    left_out: check.null_or(value.left_out, "left_out", left_out_of) ?? { heads: [], keys: [] },
+    left_out,
     attentions,
     sublayers: check.list_of(value.sublayers ?? [], "sublayers", (one, at) => sublayer_of(one, at, sequences)),
     translation: value.continuation

@@ -1,7 +1,7 @@
 // Two runs: which one stands beside this one, and whether one of both or their difference is shown.
 import { html, nothing, type TemplateResult } from "lit-html";
 import { kRuns, type RunShown } from "../address";
-import { css } from "../colors";
+import { legend } from "../legend";
 import type { Explanation, Report } from "../explanation";
 import type { Live } from "../live/live";
 import { short } from "../heads/map";
@@ -77,11 +77,7 @@ export function runs_bar(
 // The scale of differences, whose strongest colours stand for `most` to either side.
 export function change_legend(most: number, screen: Screen): TemplateResult {
   const { less, paper, more } = screen.colors;
-  return html`<div class="legend" aria-hidden="true">
-    <span class="figure">-${number_text(most, 3)}</span
-    ><span class="ramp" .style=${`background:linear-gradient(to right,${[less, paper, more].map(css).join(",")})`}></span
-    ><span class="figure">+${number_text(most, 3)}</span><span class="shape">this run less the one before</span>
-  </div>`;
+  return legend([less, paper, more], `-${number_text(most, 3)}`, `+${number_text(most, 3)}`, "this run less the one before");
 }
 
 export const cannot = (lines: readonly string[]): TemplateResult[] =>
