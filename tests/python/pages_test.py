@@ -1,10 +1,15 @@
-"""Every Python example of the documentation runs, with small models in place of those that a reader would name."""
+"""Every Python example of the documentation runs, with small models in place of those that a reader would name; the messages of
+docs/troubleshooting.md are the program's."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
+import qkv
 
 ROOT = Path(__file__).resolve().parents[2]
 ENCODER = str(ROOT / "tests" / "golden" / "encoders" / "roberta")
@@ -40,3 +45,38 @@ def test_example(code, folder, monkeypatch):
 def test_each_kind_of_page_has_examples():
     pages = {example.id.rpartition("-")[0] for example in examples()}
     assert {"README.md", "quickstart.md", "python.md", "generate.md", "corpus.md", "from_torch.md"} <= pages
+
+
+MESSAGES = [
+    ("embed --model tests/golden/encoders/roberta", b"\xe4\n", {}),
+    ("embed --model tests/golden/encoders/roberta", b"long " * 100, {}),
+    ("translate --model nothing hi", b"", {}),
+    ("embed --model tests/golden/language/gpt2", b"", {}),
+    ("translate --model models/en-es", "\u043f\u0440\u0438\u0432\u0435\u0442\nYou are a cat of the moon\n".encode(), {}),
+    ("attend --query data/example/query.csv --key data/example/key.csv --value data/example/value.csv --out -"
+     " --memory-limit 10", b"", {}),
+    ("convert tests/golden/gguf/llama.gguf build", b"", {}),
+    ("info", b"", {"QKV_TARGET": "neon"}),
+]  # fmt: skip
+
+
+def test_messages_are_those_of_the_program():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \|", page, re.M)
+    said = ""
+    for command, given, target in MESSAGES:
+        environment = {**os.environ, **target}
+        words = [sys.executable, "-m", "qkv", *command.split()]
+        said += subprocess.run(words, cwd=ROOT, env=environment, input=given, capture_output=True).stderr.decode()
+    x = numpy.ones((2, 3, 4))
+    for call in (
+        lambda: qkv.attention(x, x.astype("f"), x),
+        lambda: qkv.attention(x[:, :, ::2], x, x),
+        lambda: qkv.attention(x, x, x, mask=numpy.ones((3, 3))),
+    ):
+        with pytest.raises((TypeError, ValueError)) as refusal:
+            call()
+        said += str(refusal.value)
+    assert len(rows) == 12
+    for row in rows:
+        assert row in said, row
