@@ -52,10 +52,6 @@ std::string first_of(std::string_view what, const std::vector<std::string>& plac
   throw IoError(fmt::format("{} is not there: {}; {}", what, fmt::join(places, ", "), otherwise), ENOENT);
 }
 
-}  // namespace
-
-namespace {
-
 struct Shipped {
   const char* what;
   const char* variable;  // of the environment, which names another

@@ -30,14 +30,24 @@ enum class WeightStorage {
   /// own. Neighbours 2i and 2i + 1 along k are one step, the latter's product first, each added with one rounding;
   /// 512 steps are a sum, and sums are added up in order. Subnormal factors and sums are 0.
   reduced_pairs,
+  /// The blocks of a GGUF file, 32 numbers along k, as the file has them (PackedMatrix::of_blocks): Q8_0, whole numbers
+  /// of 8 bits times a scale; Q4_1, of 4 bits times a scale plus a minimum, which Q4_0 is, too. Products and sums in
+  /// f32: bit for bit those of the widened numbers in full storage.
+  q8,
+  q4,
 };
+
+/// Bytes of a block of 32 numbers: q8 has an f16 scale and 32 numbers; q4 an f16 scale, an f16 minimum and 16 bytes,
+/// number i in the lower half of byte i, number 16 + i in the upper one. 0 of other storages.
+constexpr std::int64_t block_bytes(WeightStorage storage) {
+  return storage == WeightStorage::q8 ? 34 : storage == WeightStorage::q4 ? 20 : 0;
+}
 
 /// As options name them: a word means one storage everywhere.
 inline constexpr std::pair<std::string_view, WeightStorage> kWeightStorages[] = {
-    {"f32", WeightStorage::full},
-    {"bf16", WeightStorage::bf16},
-    {"int8", WeightStorage::int8},
-    {"int8_groups", WeightStorage::int8_groups}};
+    {"f32", WeightStorage::full},  {"bf16", WeightStorage::bf16},
+    {"int8", WeightStorage::int8}, {"int8_groups", WeightStorage::int8_groups},
+    {"q8", WeightStorage::q8},     {"q4", WeightStorage::q4}};
 
 /// The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
 class QKV_API PackedMatrix {
@@ -46,6 +56,9 @@ class QKV_API PackedMatrix {
   /// From [k, n] with any strides, f32 or f64 (f32 alone for fewer bits). For a Linear weight [out, in] pass
   /// weight.transpose(0, 1). `threads` as in MatmulOptions.
   explicit PackedMatrix(const TensorView& matrix, int threads = 0, WeightStorage storage = WeightStorage::full);
+
+  /// From the blocks of [n, k]: u8 [n, k / 32 * block_bytes(storage)], of q8 or q4.
+  static PackedMatrix of_blocks(const TensorView& blocks, WeightStorage storage, int threads = 0);
 
   std::int64_t rows() const { return rows_; }        // k
   std::int64_t columns() const { return columns_; }  // n
@@ -59,7 +72,9 @@ class QKV_API PackedMatrix {
   /// [panel][k / group][column][group]
   int panel_columns() const { return panel_columns_; }
   int panel_group() const { return panel_group_; }
-  /// int8: f32 [n], and i32 [n] of the whole numbers' sums. int8_groups: both [panel][k / 32][column].
+  /// int8: f32 [n], and i32 [n] of the whole numbers' sums. int8_groups: both [panel][k / 32][column]. q8: f16
+  /// [panel][k / 32][column], q4: [panel][k / 32][scale, minimum][column], and its panels have rows 2i and 2i + 1 in
+  /// one byte.
   const Tensor& column_scales() const { return column_scales_; }
   const Tensor& column_sums() const { return column_sums_; }
 
@@ -67,6 +82,8 @@ class QKV_API PackedMatrix {
   void pack_reduced(const TensorView& matrix, int threads);
   void pack_int8(const TensorView& matrix, int threads);
   void pack_int8_groups(const TensorView& matrix, int threads);
+  void pack_blocks(const TensorView& blocks, int threads);
+  void unpack_blocks(const MutableTensorView& to, std::int64_t column) const;
 
   Tensor data_, column_scales_, column_sums_;
   std::int64_t rows_ = 0;

@@ -9,7 +9,7 @@ from . import _qkv
 from .arrays import Array, ArrayOrSequence
 
 Align = Literal["top-left", "bottom-right"]
-Weights = Literal["f32", "bf16", "int8", "int8_groups"]  # of models
+Weights = Literal["f32", "bf16", "int8", "int8_groups", "q8", "q4"]  # of models
 ModelPrecision = Literal["exact", "reduced", "reduced_pairs"]
 Made = TypeVar("Made", bound="_Parts")
 

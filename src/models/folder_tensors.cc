@@ -11,6 +11,7 @@
 #include "io/files/descriptor.h"
 #include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
+#include "layers/basic/rows.h"
 #include "qkv/error.h"
 
 namespace qkv::inline models {
@@ -116,13 +117,36 @@ Tensor FolderTensors::read(const Entry& entry) const {
                            fmt::format("{}: tensor {}", entry.file->path, io::quote(entry.tensor->name)));
 }
 
+WeightStorage FolderTensors::blocks_of(const TensorName& named, WeightStorage storage) const {
+  if (block_bytes(storage) == 0 || gguf_ == nullptr || named.form) return WeightStorage::full;
+  const WeightStorage kept = gguf_->blocks_of(named.theirs.front());
+  const bool alike =
+      std::ranges::all_of(named.theirs, [&](const std::string& name) { return gguf_->blocks_of(name) == kept; });
+  return alike && (kept == storage || kept == WeightStorage::q8) ? kept : WeightStorage::full;
+}
+
+void FolderTensors::expect_blocks(WeightStorage storage) const {
+  if (block_bytes(storage) == 0 ||
+      std::ranges::any_of(expected_, [&](const TensorName& named) { return blocks_of(named, storage) == storage; })) {
+    return;
+  }
+  const bool q8 = storage == WeightStorage::q8;
+  throw FormatError(fmt::format("{}: has no weights in {}, which {} keeps as a GGUF file has them", path_,
+                                q8 ? "Q8_0" : "Q4_0 or Q4_1", q8 ? "q8" : "q4"));
+}
+
 Weights FolderTensors::weights(WeightStorage storage) {
+  expect_blocks(storage);
   for (const auto& [other, name] : ties_) {
     if (io::bytes_of(read(wanted_.at(other))) != io::bytes_of(read(wanted_.at(name)))) refuse_tie(other, name);
   }
-  const auto read_ours = [this](const std::string& ours, const Dims&) {
+  const auto read_ours = [this, storage](const std::string& ours, const Dims&) {
     const TensorName& named = *std::ranges::find(expected_, ours, &TensorName::ours);
     std::vector<Tensor> parts;
+    if (blocks_of(named, storage) != WeightStorage::full) {
+      for (const std::string& name : named.theirs) parts.push_back(gguf_->read_blocks(name));
+      return stack_rows(std::move(parts));
+    }
     for (const std::string& name : named.theirs) parts.push_back(read(wanted_.at(name)));
     return to_ours(named, std::move(parts));
   };

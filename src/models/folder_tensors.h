@@ -38,7 +38,9 @@ class FolderTensors {
   // FormatError, naming the file and the tensor, unless these are all, each in its shape and of a floating type.
   void expect(std::vector<TensorName> names);
 
-  // What was expected, under our names: each tensor is read when it is taken, in f32. This must still be there then.
+  // What was expected, under our names: each tensor is read when it is taken, in f32, or in the blocks that `storage`
+  // keeps: q8 those of Q8_0, q4 those of Q4_0 and Q4_1, too. FormatError if there are none. This must still be there
+  // then.
   Weights weights(WeightStorage storage = WeightStorage::full);
 
  private:
@@ -58,6 +60,9 @@ class FolderTensors {
   using Entries = std::map<std::string_view, Entry>;
 
   Tensor read(const Entry& entry) const;
+  // How the blocks of one of our tensors are kept as they are; full: not at all.
+  WeightStorage blocks_of(const TensorName& named, WeightStorage storage) const;
+  void expect_blocks(WeightStorage storage) const;
   const std::string& path_of(const Entry& entry) const { return entry.file ? entry.file->path : path_; }
   [[noreturn]] void refuse_tie(const std::string& other, const std::string& name) const;
 

@@ -336,6 +336,20 @@ Tensor GgufFolder::read(const std::string& name) {
   return to.rotary_heads > 0 ? in_halves(tensor, to.rotary_heads) : tensor;
 }
 
+WeightStorage GgufFolder::blocks_of(const std::string& name) const {
+  const io::GgufTensor& tensor = *content_->conversions.at(name).from;
+  if (tensor.rank != 2) return WeightStorage::full;
+  if (tensor.type == io::GgufType::q8_0) return WeightStorage::q8;
+  const bool halves = tensor.type == io::GgufType::q4_0 || tensor.type == io::GgufType::q4_1;
+  return halves ? WeightStorage::q4 : WeightStorage::full;
+}
+
+Tensor GgufFolder::read_blocks(const std::string& name) {
+  const auto& [from, to] = content_->conversions.at(name);
+  const Tensor tensor = content_->file.read_blocks(*from);
+  return to.rotary_heads > 0 ? in_halves(tensor, to.rotary_heads) : tensor;
+}
+
 ConvertedModel convert_gguf(const std::string& path, const std::string& folder_path) {
   GgufFolder from(path);
   const std::string tokenizer = from.text("tokenizer.json");

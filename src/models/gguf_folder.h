@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/arrays/safetensors_header.h"
+#include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline models {
@@ -29,6 +30,10 @@ class GgufFolder {
   // Those of model.safetensors.
   const std::vector<io::SafetensorsEntry>& tensors() const;
   Tensor read(const std::string& name);
+  // How PackedMatrix keeps the blocks of a matrix as they are; full: it is in no such blocks.
+  WeightStorage blocks_of(const std::string& name) const;
+  // Those blocks, u8, with the rows of read().
+  Tensor read_blocks(const std::string& name);
 
  private:
   struct Content;

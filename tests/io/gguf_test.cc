@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <bit>
+#include <set>
 
 #include "io/gguf_for_test.h"
 
@@ -25,6 +26,31 @@ TEST(Gguf, ReadsTheTensorsThatNumpyDequantises) {
       expect_equal(convert(read, expected.at(tensor.name).dtype()), expected.at(tensor.name));
     }
   }
+}
+
+// Q4_0 becomes Q4_1: 0 has no sign there.
+TEST(Gguf, ReadsBlocksAsTheyAre) {
+  GgufFile file(gguf_golden("blocks.gguf"));
+  std::set<io::GgufType> types;
+  for (const auto& tensor : file.tensors()) {
+    if (tensor.rank != 2) continue;
+    types.insert(tensor.type);
+    const io::GgufType type = tensor.type == io::GgufType::q4_0 ? io::GgufType::q4_1 : tensor.type;
+    const Tensor blocks = file.read_blocks(tensor), numbers = file.read(tensor);
+    ASSERT_EQ(blocks.shape(), (Dims{numbers.size(0), numbers.size(1) / 32 * (type == io::GgufType::q8_0 ? 34 : 20)}));
+    Tensor widened = Tensor::uninitialized(numbers.shape());
+    const std::string_view bytes(reinterpret_cast<const char*>(blocks.data<std::uint8_t>()),
+                                 static_cast<std::size_t>(blocks.element_count()));
+    io::widen_blocks(type, bytes, widened.data<float>());
+    for (std::int64_t i = 0; i < numbers.element_count(); ++i) {
+      ASSERT_EQ(widened.data<float>()[i], numbers.data<float>()[i]) << tensor.name << i;
+    }
+  }
+  EXPECT_EQ(types, (std::set{io::GgufType::q4_0, io::GgufType::q4_1, io::GgufType::q8_0}));
+  std::string made;  // a scale of 8,188 has the minimum -65,504; of 8,192 none
+  EXPECT_TRUE(io::add_minima(std::string("\xff\x6f") + std::string(16, '\0'), made));
+  EXPECT_EQ(made, std::string("\xff\x6f\xff\xfb") + std::string(16, '\0'));
+  EXPECT_FALSE(io::add_minima(std::string("\0\x70", 2) + std::string(16, '\0'), made));
 }
 
 TEST(Gguf, ReadsValuesOfEveryType) {

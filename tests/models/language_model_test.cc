@@ -104,6 +104,41 @@ TEST(LanguageModel, ChunksCompanyAndThreadsChangeNoBit) {
   }
 }
 
+// Blocks of a file (golden/gguf/make_blocks.py) are its numbers, to the last bit, in prompts, in steps and in
+// gradients.
+TEST(LanguageModel, BlocksAreTheNumbersOfTheFile) {
+  const std::string file = golden_path("gguf/blocks.gguf");
+  const Sequences prompts{{5, 9, 14, 3, 77, 250, 31}, {8}};
+  const std::vector<std::int32_t> tokens{3, 1, 4};
+  struct Gradients : Observer {
+    void receive(std::string_view name, const TensorView& value) override {
+      all[std::string(name)] = Tensor::copy(value);
+    }
+    std::map<std::string, Tensor> all;
+  };
+  const auto gradients_of = [&](const LanguageModel& model) {
+    Gradients gradients;
+    model.observe_gradients(prompts[0], 5, 12, gradients);
+    return gradients.all;
+  };
+  for (const Target& target : targets()) {
+    if (!target.usable) continue;
+    SCOPED_TRACE(target.name);
+    select_target(target.name);
+    const LanguageModel full = LanguageModel::load(file);
+    const auto gradients = gradients_of(full);
+    EXPECT_FALSE(gradients.empty());
+    for (const WeightStorage storage : {WeightStorage::q8, WeightStorage::q4}) {
+      const LanguageModel model = LanguageModel::load(file, storage);
+      EXPECT_TRUE(same_bits(model.logits(prompts), full.logits(prompts)));
+      EXPECT_TRUE(same_bits(steps(model, prompts, tokens, {}), steps(full, prompts, tokens, {})));
+      for (const auto& [name, values] : gradients_of(model)) EXPECT_TRUE(same_bits(values, gradients.at(name))) << name;
+    }
+  }
+  select_target("");
+  EXPECT_THROW(LanguageModel::load(golden_path("gguf/llama.gguf"), WeightStorage::q4), FormatError);
+}
+
 // Rows of weights while tokens are read one by one, of prompts in company and in chunks, beside output_attentions
 // (golden/language/explain.py); and the same bits of logits as without.
 TEST(LanguageModel, WeightsOfHeadsAreThoseOfTransformersAndChangeNoBit) {

@@ -10,7 +10,11 @@ namespace qkv::test {
 namespace {
 
 Weights zero_weights(WeightStorage storage = WeightStorage::full) {
-  return Weights([](const std::string&, const Dims& shape) { return Tensor::zeros(shape); }, Dtype::f32, storage);
+  const auto zeros = [bytes = block_bytes(storage)](const std::string&, const Dims& shape) {
+    return shape.size() == 2 && bytes > 0 ? Tensor::zeros({shape[0], shape[1] / 32 * bytes}, Dtype::u8)
+                                          : Tensor::zeros(shape);
+  };
+  return Weights(zeros, Dtype::f32, storage);
 }
 
 template <class Model>
@@ -43,6 +47,9 @@ TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
   expect_memory([&] { return build(WeightStorage::reduced); }, layers / 2 + table, table);
   // In groups of 32 a weight of 8 bits has a scale and a sum beside it, of 4 bytes each.
   expect_memory([&] { return build(WeightStorage::int8_groups); }, layers * 5 / 16 + table, table);
+  // Blocks of 32 as a file has them, tables included: 34 and 20 bytes for 128.
+  expect_memory([&] { return build(WeightStorage::q8); }, bytes * 34 / 128, table * 34 / 128);
+  expect_memory([&] { return build(WeightStorage::q4); }, bytes * 20 / 128, table * 20 / 128);
 }
 
 TEST(ModelMemory, ATranslatorKeepsItsWeightsOnceAndLoadsThemOneByOne) {

@@ -10,6 +10,7 @@
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 #include "qkv/pipelines/certify.h"
+#include "qkv/pipelines/generator.h"
 #include "qkv/target.h"
 #include "qkv/version.h"
 #include "stop_for_test.h"
@@ -218,12 +219,17 @@ TEST(Fingerprint, SaysStorageAndClass) {
   const ChangedFolder folder("encoders/roberta");
   std::vector<std::string> all;
   for (const auto& [word, storage] : kWeightStorages) {
+    if (block_bytes(storage) > 0) continue;  // of GGUF files alone
     const std::string text = fingerprint_of(folder, storage);
     EXPECT_NE(text.find("-" + std::string(word) + "-exact-"), std::string::npos) << text;
     all.push_back(text.substr(text.rfind('-')));
   }
   std::ranges::sort(all);
   EXPECT_EQ(std::ranges::unique(all).begin(), all.end());
+  for (const auto& [word, storage] : {std::pair("-q8-exact-", WeightStorage::q8), {"-q4-exact-", WeightStorage::q4}}) {
+    const Generator generator = Generator::load(kGoldenRoot + "gguf/blocks.gguf", storage);
+    EXPECT_NE(fingerprint(generator).find(word), std::string::npos) << fingerprint(generator);
+  }
   EXPECT_NE(fingerprint_of(folder, WeightStorage::reduced).find("-bf16-reduced-"), std::string::npos);
   if (selected_target() == "avx512-bf16") {
     EXPECT_NE(fingerprint_of(folder, WeightStorage::reduced_pairs).find("-bf16-reduced_pairs-"), std::string::npos);
@@ -252,6 +258,7 @@ TEST(Fingerprint, HasTheUnitsOfRoundedWeights) {
 
 TEST(Fingerprint, IsTheSameOnEveryTargetOfAClassAndAnyThreads) {
   for (const auto& [word, storage] : kWeightStorages) {
+    if (block_bytes(storage) > 0) continue;  // of GGUF files alone
     std::map<bool, std::string> of_class;
     for (const Target& target : targets()) {
       if (!target.usable) continue;

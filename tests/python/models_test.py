@@ -143,7 +143,7 @@ def test_what_is_done_is_shown(capfd):
 
 def test_weights_have_one_set_of_names():
     for kind, folder in ((qkv.Embedder, ROOT / "tests" / "golden" / "encoders" / "roberta"), (qkv.Translator, MODEL)):
-        with pytest.raises(ValueError, match='weights must be one of "f32", "bf16", "int8", "int8_groups", got "int4"'):
+        with pytest.raises(ValueError, match='weights must be one of "f32", "bf16", "int8", "int8_groups", "q8", "q4", got "int4"'):
             kind(folder, weights="int4")
 
 

@@ -99,7 +99,8 @@ Option weights_option(WeightStorage& storage) {
   return {
       "--weights", choice(storage, names),
       "Storage of the weights: fewer bits take less memory, are faster, and less accurate; int8 has a scale for each "
-      "output of a layer (for translations), int8_groups one for every 32 of its numbers (for embeddings)"};
+      "output of a layer (for translations), int8_groups one for every 32 of its numbers (for embeddings); q8 and q4 "
+      "are exact: the 8 or 4 bits that a GGUF file has"};
 }
 
 bool is_text(const std::string& path) { return io::has_ending(path, ".csv") || io::has_ending(path, ".json"); }

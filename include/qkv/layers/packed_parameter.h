@@ -13,6 +13,8 @@
 
 namespace qkv {
 
+class Weights;
+
 /// Safe for concurrent const calls.
 class QKV_API PackedParameter {
  public:
@@ -20,6 +22,10 @@ class QKV_API PackedParameter {
   /// `value` [..., in] is matrices one below the other, of so many rows each; none: it is not multiplied by, and kept
   /// as it is.
   PackedParameter(Tensor value, std::vector<std::int64_t> part_rows, WeightStorage storage = WeightStorage::full);
+
+  /// Taken from `weights` in this shape: in q8 and q4 blocks where it has them, else in full storage.
+  PackedParameter(Weights& weights, const std::string& name, const Dims& shape, std::vector<std::int64_t> part_rows,
+                  WeightStorage storage);
 
   /// The right operand of x part^T.
   const PackedMatrix& part(std::size_t i = 0) const { return parts_.at(i); }

@@ -25,13 +25,16 @@ class QKV_API Weights {
   explicit Weights(std::map<std::string, Tensor> tensors, std::string origin = "weights", Dtype dtype = Dtype::f32,
                    WeightStorage storage = WeightStorage::full);
 
-  /// Every tensor there is, made when it is taken: `draw` gives it in any floating type.
+  /// Every tensor there is, made when it is taken: `draw` gives it in any floating type; in q8 and q4 storage, which
+  /// only such weights have, a matrix [n, k] may be u8, its blocks.
   using Draw = std::function<Tensor(const std::string& name, const Dims& shape)>;
   Weights(Draw draw, Dtype dtype, WeightStorage storage = WeightStorage::full);
 
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   /// Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
   Tensor take(const std::string& name, const Dims& shape);
+  /// The same as PackedParameter keeps it: in q8 and q4 storage a matrix may be u8, its blocks (matmul.h).
+  Tensor take_stored(const std::string& name, const Dims& shape);
   /// A tensor that goes before one of this name, if there is any.
   void add(const std::string& name, Tensor tensor) { tensors_[name] = std::move(tensor); }
   /// Drops a tensor that is not needed, if it exists.

@@ -441,16 +441,47 @@ Tensor GgufFile::read(const GgufTensor& tensor) {
   if (tensor.type == GgufType::bf16) return read_elements(*source_, tensor.shape(), Dtype::bf16, where);
   Tensor widened = Tensor::uninitialized(tensor.shape(), Dtype::f32);
   const GgufBlock block = block_of(tensor.type);
-  constexpr std::uint64_t kPiece = 4096;  // blocks
-  std::string blocks;
   float* to = widened.data<float>();
-  for (std::uint64_t left = tensor.bytes; left > 0; left -= blocks.size()) {
-    blocks.resize(static_cast<std::size_t>(std::min(left, kPiece * block.bytes)));
-    source_->read(blocks.data(), blocks.size());
+  for_each_piece(tensor, [&](std::string_view blocks) {
     widen_blocks(tensor.type, blocks, to);
     to += blocks.size() / block.bytes * block.elements;
-  }
+  });
   return widened;
+}
+
+Tensor GgufFile::read_blocks(const GgufTensor& tensor) {
+  const Dims shape = tensor.shape();
+  const bool adds_minima = tensor.type == GgufType::q4_0;
+  const GgufBlock block = block_of(adds_minima ? GgufType::q4_1 : tensor.type);
+  const std::int64_t row =
+      shape[1] / static_cast<std::int64_t>(block.elements) * static_cast<std::int64_t>(block.bytes);
+  Tensor all = Tensor::uninitialized({shape[0], row}, Dtype::u8);
+  std::uint8_t* to = all.data<std::uint8_t>();
+  source_->seek(tensor.begin);
+  for_each_piece(tensor, [&](std::string_view blocks) {
+    std::string with_minima;
+    if (adds_minima) {
+      if (!add_minima(blocks, with_minima)) {
+        throw FormatError(fmt::format("{}: tensor {} has a scale above 8,188, which q4 does not hold; use f32", path_,
+                                      quote(tensor.name)));
+      }
+      blocks = with_minima;
+    }
+    std::memcpy(to, blocks.data(), blocks.size());
+    to += blocks.size();
+  });
+  return all;
+}
+
+void GgufFile::for_each_piece(const GgufTensor& tensor, const std::function<void(std::string_view)>& use) {
+  constexpr std::uint64_t kPiece = 4096;  // blocks
+  std::string blocks;
+  for (std::uint64_t left = tensor.bytes; left > 0; left -= blocks.size()) {
+    check_stop();
+    blocks.resize(static_cast<std::size_t>(std::min(left, kPiece * block_of(tensor.type).bytes)));
+    source_->read(blocks.data(), blocks.size());
+    use(blocks);
+  }
 }
 
 }  // namespace qkv::io

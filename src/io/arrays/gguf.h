@@ -42,6 +42,9 @@ GgufBlock block_of(GgufType type);
 // is exact in f32, and at most one sum rounds.
 void widen_blocks(GgufType type, std::string_view blocks, float* to);
 
+// Adds blocks of Q4_0 as those of Q4_1 with the same numbers, whose minimum is -8 scales; false if f16 has none.
+bool add_minima(std::string_view blocks, std::string& to);
+
 struct GgufTensor {
   static constexpr std::size_t kMostRank = 4;
 
@@ -82,6 +85,9 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   // f32, f16 and bf16 as they are, other types as f32.
   Tensor read(const GgufTensor& tensor);
+  // Of a matrix in Q8_0, Q4_1 or Q4_0: u8 [rows, bytes of a row], the latter as Q4_1. FormatError for a scale that has
+  // no such minimum.
+  Tensor read_blocks(const GgufTensor& tensor);
 
  private:
   class Cursor;
@@ -93,6 +99,8 @@ class GgufFile {
     std::uint64_t begin;  // in the file
   };
 
+  // use(blocks) for some blocks after the other.
+  void for_each_piece(const GgufTensor& tensor, const std::function<void(std::string_view)>& use);
   const Value& value(std::string_view key) const;
   const Value& value(std::string_view key, bool is_array, std::span<const std::uint32_t> types,
                      std::string_view wanted) const;

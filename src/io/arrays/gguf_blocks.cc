@@ -131,4 +131,17 @@ void widen_blocks(GgufType type, std::string_view blocks, float* to) {
   }
 }
 
+bool add_minima(std::string_view blocks, std::string& to) {
+  const std::size_t bytes = block_of(GgufType::q4_0).bytes;
+  for (; blocks.size() >= bytes; blocks.remove_prefix(bytes)) {
+    const float least = -8 * half(reinterpret_cast<Bytes>(blocks.data()));
+    const Float16 rounded(least);
+    if (static_cast<float>(rounded) != least) return false;
+    to.append(blocks.substr(0, sizeof rounded.bits));
+    to.append(reinterpret_cast<const char*>(&rounded.bits), sizeof rounded.bits);
+    to.append(blocks.substr(sizeof rounded.bits, bytes - sizeof rounded.bits));
+  }
+  return true;
+}
+
 }  // namespace qkv::io

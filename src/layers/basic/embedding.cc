@@ -9,19 +9,25 @@
 #include "ops/matmul/reduced_rows.h"
 
 namespace qkv {
+namespace {
+
+bool in_blocks(const Weights& weights) { return block_bytes(weights.storage()) > 0; }
+
+}  // namespace
 
 Embedding::Embedding(const EmbeddingConfig& config, Weights& weights, const std::string& scope)
     : config_(config),
-      // Logits of a vocabulary stay in f32.
-      storage_(is_reduced(weights.storage()) ? WeightStorage::full : weights.storage()) {
+      // Logits of a vocabulary stay in f32; blocks are the table itself.
+      storage_(is_reduced(weights.storage()) || in_blocks(weights) ? WeightStorage::full : weights.storage()) {
   check_size("embedding", "count", config.count);
   check_size("embedding", "dim", config.dim);
   if (config.padding && (*config.padding < 0 || *config.padding >= config.count)) {
     refuse("embedding", "padding is {}; it must be 0 to {}", *config.padding, config.count - 1);
   }
-  const bool packed = config.projects && storage_ == WeightStorage::full;
-  weight_ = PackedParameter(weights.take(scope + "weight", {config.count, config.dim}),
-                            packed ? std::vector{config.count} : std::vector<std::int64_t>{});
+  const bool packed = (config.projects && storage_ == WeightStorage::full) || in_blocks(weights);
+  weight_ = PackedParameter(weights, scope + "weight", {config.count, config.dim},
+                            packed ? std::vector{config.count} : std::vector<std::int64_t>{},
+                            in_blocks(weights) ? weights.storage() : WeightStorage::full);
   round();
 }
 

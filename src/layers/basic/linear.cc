@@ -10,7 +10,7 @@ namespace qkv {
 Linear::Linear(const LinearConfig& config, Weights& weights, const std::string& scope) : config_(config) {
   check_size("linear", "in", config.in);
   check_size("linear", "out", config.out);
-  weight_ = PackedParameter(weights.take(scope + "weight", {config.out, config.in}), {config.out}, weights.storage());
+  weight_ = PackedParameter(weights, scope + "weight", {config.out, config.in}, {config.out}, weights.storage());
   if (config.bias) bias_.value = weights.take(scope + "bias", {config.out});
 }
 

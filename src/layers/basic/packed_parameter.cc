@@ -7,6 +7,7 @@
 
 #include "core/kept_memory.h"
 #include "core/stop.h"
+#include "qkv/layers/weights.h"
 #include "qkv/memory.h"
 
 namespace qkv {
@@ -22,11 +23,28 @@ View as_rows(const View& view) {
   return view.reshape({view.element_count() / view.size(-1), view.size(-1)});
 }
 
+// Of `bytes` for so many numbers.
+WeightStorage storage_of_blocks(std::int64_t bytes, std::int64_t numbers) {
+  return bytes * 32 == numbers * block_bytes(WeightStorage::q8) ? WeightStorage::q8 : WeightStorage::q4;
+}
+
+WeightStorage storage_of_numbers(WeightStorage storage) {
+  return block_bytes(storage) > 0 ? WeightStorage::full : storage;
+}
+
 }  // namespace
 
 PackedParameter::PackedParameter(Tensor value, std::vector<std::int64_t> part_rows, WeightStorage storage)
     : own_{.value = std::move(value), .storage = part_rows.empty() ? WeightStorage::full : storage},
       shape_(own_.value.shape()),
+      part_rows_(std::move(part_rows)) {
+  pack();
+}
+
+PackedParameter::PackedParameter(Weights& weights, const std::string& name, const Dims& shape,
+                                 std::vector<std::int64_t> part_rows, WeightStorage storage)
+    : own_{.value = weights.take_stored(name, shape), .storage = part_rows.empty() ? WeightStorage::full : storage},
+      shape_(shape),
       part_rows_(std::move(part_rows)) {
   pack();
 }
@@ -37,7 +55,10 @@ void PackedParameter::pack() {
   parts_.clear();
   std::int64_t begin = 0;
   for (const std::int64_t count : part_rows_) {
-    parts_.emplace_back(rows.slice(0, begin, begin + count).transpose(0, 1), 0, own_.storage);
+    const TensorView part = rows.slice(0, begin, begin + count);
+    parts_.push_back(rows.dtype() == Dtype::u8
+                         ? PackedMatrix::of_blocks(part, storage_of_blocks(rows.size(1), shape_[shape_.size() - 1]))
+                         : PackedMatrix(part.transpose(0, 1), 0, storage_of_numbers(own_.storage)));
     begin += count;
   }
   if (is_kept()) return;
@@ -58,7 +79,7 @@ Tensor PackedParameter::unpacked() const {
 
 // [columns] or [groups][columns] of each part, one after the other, whatever the panels of the target.
 Tensor PackedParameter::units() const {
-  if (parts_[0].column_scales().element_count() == 0) return {};
+  if (parts_[0].column_scales().element_count() == 0 || block_bytes(parts_[0].storage()) > 0) return {};
   std::vector<float> units;
   for (const PackedMatrix& part : parts_) {
     const Tensor& scales = part.column_scales();

@@ -7,7 +7,14 @@
 namespace qkv {
 
 Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtype dtype, WeightStorage storage)
-    : tensors_(std::move(tensors)), origin_(std::move(origin)), dtype_(dtype), storage_(storage) {
+    : Weights(Draw(), dtype, storage) {
+  refuse_unless(block_bytes(storage) == 0, "weights", "numbers have no blocks; q8 and q4 keep those of a file");
+  tensors_ = std::move(tensors);
+  origin_ = std::move(origin);
+}
+
+Weights::Weights(Draw draw, Dtype dtype, WeightStorage storage)
+    : draw_(std::move(draw)), origin_("weights"), dtype_(dtype), storage_(storage) {
   if (dtype != Dtype::f32 && dtype != Dtype::f64) {
     refuse("weights", "layers compute in f32 or f64, not in {}", name_of(dtype));
   }
@@ -16,12 +23,13 @@ Weights::Weights(std::map<std::string, Tensor> tensors, std::string origin, Dtyp
   }
 }
 
-Weights::Weights(Draw draw, Dtype dtype, WeightStorage storage)
-    : Weights(std::map<std::string, Tensor>{}, "weights", dtype, storage) {
-  draw_ = std::move(draw);
+Tensor Weights::take(const std::string& name, const Dims& shape) {
+  Tensor taken = take_stored(name, shape);
+  refuse_unless(taken.dtype() != Dtype::u8, origin_, "tensor \"{}\" is in blocks, which are for products alone", name);
+  return taken;
 }
 
-Tensor Weights::take(const std::string& name, const Dims& shape) {
+Tensor Weights::take_stored(const std::string& name, const Dims& shape) {
   const auto found = tensors_.find(name);
   Tensor taken;
   if (found == tensors_.end() && draw_) {
@@ -33,7 +41,7 @@ Tensor Weights::take(const std::string& name, const Dims& shape) {
     taken = std::move(found->second);
     tensors_.erase(found);
   }
-  return taken.dtype() == dtype_ ? std::move(taken) : convert(taken, dtype_);
+  return taken.dtype() == dtype_ || taken.dtype() == Dtype::u8 ? std::move(taken) : convert(taken, dtype_);
 }
 
 void Weights::expect_empty() const {
@@ -42,8 +50,8 @@ void Weights::expect_empty() const {
 
 WeightStorage with_precision(WeightStorage storage, Precision precision) {
   if (precision == Precision::exact) return storage;
-  if (storage == WeightStorage::int8 || storage == WeightStorage::int8_groups) {
-    refuse("precision", "{} rounds weights to bf16; with weights in int8 products are those of int8",
+  if (storage == WeightStorage::int8 || storage == WeightStorage::int8_groups || block_bytes(storage) > 0) {
+    refuse("precision", "{} rounds weights to bf16; with weights in int8, q8 or q4 products are those of such weights",
            name_of(precision));
   }
   return precision == Precision::reduced ? WeightStorage::reduced : WeightStorage::reduced_pairs;

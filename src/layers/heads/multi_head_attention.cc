@@ -78,7 +78,7 @@ MultiHeadAttention::MultiHeadAttention(const MultiHeadAttentionConfig& config, W
             .bias = config_.bias && config_.projection_bias.out},
            weights, scope + "out_proj.") {
   for (const HeadLayout::Entry& entry : layout_->entries) {
-    parameters_.emplace_back(weights.take(scope + entry.name, entry.shape), entry.part_rows, weights.storage());
+    parameters_.emplace_back(weights, scope + entry.name, entry.shape, entry.part_rows, weights.storage());
   }
   for (int role = 0; config_.query_key_norm && role < 2; ++role) {
     norms_[role].emplace(LayerNormConfig{.dim = config_.head_dim,

@@ -10,6 +10,7 @@
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/worth_waking.h"
+#include "ops/matmul/block_panel.h"
 #include "ops/matmul/int8_groups_panel.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
@@ -116,12 +117,14 @@ void for_each_panel(std::int64_t m, const PackedMatrix& b, std::int64_t task_row
 
 int workers(int threads) { return threads > 0 ? threads : qkv::threads(); }
 
-// Room for each worker to widen panels of bf16, if there are rows enough.
+// Room for each worker to widen panels in fewer bits, if there are rows enough.
 class WideRoom {
  public:
-  WideRoom(std::int64_t rows, std::int64_t panel_columns, int threads) : size_(kWideDepth * panel_columns) {
-    constexpr std::int64_t kLeastRows = 16;
-    if (rows >= kLeastRows) room_ = Tensor::uninitialized({workers(threads), size_});
+  static constexpr std::int64_t kLeastRows = 16;  // of bf16
+
+  WideRoom(std::int64_t rows, std::int64_t panel_columns, int threads, std::int64_t least = kLeastRows)
+      : size_(kWideDepth * panel_columns) {
+    if (rows >= least) room_ = Tensor::uninitialized({workers(threads), size_});
   }
   float* of(int worker) { return size_of_room() == 0 ? nullptr : room_.data<float>() + worker * size_; }
 
@@ -270,6 +273,50 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   });
 }
 
+// One row is multiplied by blocks as they are, several by what they are widened to, a block of the depth at a time:
+// sums are those of the kernel for floats.
+void multiply_blocks(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                     const MatmulOptions& options) {
+  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<float>();
+  check_target(b, panel_columns<float>(), 1);
+  if (m == 0 || n == 0) return;
+  const BlockKernel kernel = block_kernel(b.storage());
+  const MultiplyPanel<float> multiply_wide = multiply_panel<float>();
+  WideRoom wide(m, width, options.threads, 2);
+  for_each_panel(m, b, kTaskRows, options.threads,
+                 [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
+                   const std::int64_t column = panel * width;
+                   std::int64_t begin = 0;
+                   do {
+                     if (begin % kStopDepth == 0) check_stop();
+                     const std::int64_t count = std::min(kWideDepth, k - begin);
+                     const float* left = a.data<float>() + row * a.stride(0) + begin;
+                     float* to = out.data<float>() + row * out.stride(0) + column;
+                     const BlockPanel blocks = kernel.at(b, panel, begin);
+                     const std::int64_t columns = std::min(width, n - column);
+                     const bool accumulate = options.accumulate || begin > 0;
+                     begin += count;
+                     const float* bias = options.bias && begin == k ? options.bias.data<float>() + column : nullptr;
+                     if (rows == 1) {
+                       kernel.multiply({left, blocks, count, to, columns, bias, accumulate});
+                       continue;
+                     }
+                     kernel.widen(blocks, count, wide.of(worker));
+                     multiply_wide({.left = left,
+                                    .left_stride = a.stride(0),
+                                    .left_step = 1,
+                                    .rows = rows,
+                                    .panel = wide.of(worker),
+                                    .depth = count,
+                                    .out = to,
+                                    .out_stride = out.stride(0),
+                                    .columns = columns,
+                                    .bias = bias,
+                                    .accumulate = accumulate});
+                   } while (begin < k);
+                 });
+}
+
 // Both operands lie in panels of the same width: one of a, read across, gives the rows of a task. `left`: the panels of
 // a; the kernel of both.
 template <class T, class S = T>
@@ -334,6 +381,8 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
     multiply_reduced(a, b, out, options);
   } else if (b.storage() == WeightStorage::int8 || b.storage() == WeightStorage::int8_groups) {
     multiply_int8(a, b, out, options);
+  } else if (block_bytes(b.storage()) > 0) {
+    multiply_blocks(a, b, out, options);
   } else if (b.dtype() == Dtype::f32) {
     multiply<float>(a, b, out, options);
   } else {

@@ -15,6 +15,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/matmul/store_tile-inl.h"
 #include "simd/bf16_chains-inl.h"
 #include "simd/bf16_products-inl.h"
 #include "simd/tile-inl.h"
@@ -40,48 +41,6 @@ using StepOf = std::conditional_t<kSums == Sums::pairs, MultiplyPairs, MultiplyA
 template <Sums kSums>
 using StepOf = MultiplyAdd;
 #endif
-
-// A stretch of the depth, and what happens to its sums.
-template <class T>
-struct DepthBlock {
-  std::int64_t begin;
-  std::int64_t count;
-  bool add;       // to what out holds
-  const T* bias;  // with the last block, else nullptr
-};
-
-// out = (out +) sum (+ bias), in this order.
-template <int kRows, int kVectors, class T>
-HWY_INLINE void store_tile(const Vec<T> (&sum)[kRows][kVectors], const DepthBlock<T>& block, T* HWY_RESTRICT out,
-                           std::int64_t stride) {
-  const Tag<T> d;
-  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
-      T* to = out + r * stride + c * kLanes<T>;
-      Vec<T> value = sum[r][c];
-      if (block.add) value = hn::Add(hn::LoadU(d, to), value);
-      if (block.bias != nullptr) value = hn::Add(value, hn::LoadU(d, block.bias + c * kLanes<T>));
-      hn::StoreU(value, d, to);
-    }
-  }
-}
-
-// The same where out has fewer columns than the tile.
-template <int kRows, int kVectors, class T>
-HWY_NOINLINE void store_part_of_tile(const Vec<T> (&sum)[kRows][kVectors], const DepthBlock<T>& block,
-                                     T* HWY_RESTRICT out, std::int64_t stride, std::int64_t columns) {
-  const Tag<T> d;
-  HWY_ALIGN T row[kVectors * kLanes<T>];
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kVectors; ++c) hn::Store(sum[r][c], d, row + c * kLanes<T>);
-    for (std::int64_t c = 0; c < columns; ++c) {
-      T value = row[c];
-      if (block.add) value = out[r * stride + c] + value;
-      if (block.bias != nullptr) value = value + block.bias[c];
-      out[r * stride + c] = value;
-    }
-  }
-}
 
 // What out holds, where sums go on with it; of fewer columns than the tile, zeros beside them.
 template <int kRows, int kVectors>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -11,6 +12,7 @@
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "core/worth_waking.h"
+#include "ops/matmul/block_panel.h"
 #include "ops/matmul/int8_groups_panel.h"
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_panel.h"
@@ -144,6 +146,12 @@ std::int32_t quantize_group(const TensorView& matrix, std::int64_t first, std::i
   return sum;
 }
 
+// Numbers 2i and 2i + 1 of a block whose bytes hold one of its first 16 and one of its last ones.
+std::uint8_t neighbours_of_halves(const std::uint8_t* bytes, std::int64_t i) {
+  const std::uint8_t *pair = bytes + 2 * i % 16, shift = i < 8 ? 0 : 4;
+  return static_cast<std::uint8_t>((pair[0] >> shift & 15) | (pair[1] >> shift & 15) << 4);
+}
+
 // Columns of a panel, some rows of each after those of another, so that lines stay; number(column, i): the element at
 // index i of all panels.
 template <class T, class Number>
@@ -173,6 +181,7 @@ void check(const TensorView& matrix, WeightStorage storage) {
     refuse("PackedMatrix", "the type is {}; it must be f32{}", name_of(matrix.dtype()),
            full ? " or f64" : " to be kept in fewer bits");
   }
+  if (block_bytes(storage) > 0) refuse("PackedMatrix", "numbers have no blocks; of_blocks() takes those of a file");
   const bool int8 = storage == WeightStorage::int8 || storage == WeightStorage::int8_groups;
   if (int8 && matrix.size(0) > kMaxInt8Depth) {
     refuse("PackedMatrix", "k is {}; int8 sums hold at most {}", matrix.size(0), kMaxInt8Depth);
@@ -200,6 +209,49 @@ PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage 
   } else {
     data_ = pack<double>(matrix, panel_columns_, threads);
   }
+}
+
+PackedMatrix PackedMatrix::of_blocks(const TensorView& blocks, WeightStorage storage, int threads) {
+  const std::int64_t bytes = block_bytes(storage);
+  if (bytes == 0 || blocks.rank() != 2 || blocks.dtype() != Dtype::u8 || blocks.size(1) % bytes != 0 ||
+      (blocks.size(1) > 1 && blocks.stride(1) != 1)) {
+    refuse("PackedMatrix", "blocks are {} {}; they must be u8 [n, k / 32 * {}], of q8 or q4", name_of(blocks.dtype()),
+           to_string(blocks.shape()), bytes);
+  }
+  PackedMatrix packed;
+  packed.storage_ = storage;
+  packed.rows_ = blocks.size(1) / bytes * kBlockDepth;
+  packed.columns_ = blocks.size(0);
+  packed.panel_columns_ = qkv::panel_columns<float>();
+  packed.pack_blocks(blocks, threads);
+  return packed;
+}
+
+void PackedMatrix::pack_blocks(const TensorView& blocks, int threads) {
+  const BlockKernel form = block_kernel(storage_);
+  const std::int64_t width = panel_columns_, panels = divide_up(columns_, width), count = rows_ / kBlockDepth;
+  data_ = Tensor::zeros({panels, count * form.number_bytes, width}, Dtype::u8);
+  column_scales_ = Tensor::zeros({panels, count * form.scales, width}, Dtype::f16);
+  std::uint8_t* numbers = data_.data<std::uint8_t>();
+  Float16* scales = column_scales_.data<Float16>();
+  threads = worth_waking(threads, 0, static_cast<double>(blocks.element_count()));
+  parallel_for(panels, threads, [&](std::int64_t panel, int) {
+    for (std::int64_t column = panel * width; column < std::min((panel + 1) * width, columns_); ++column) {
+      check_stop();
+      const std::uint8_t* from = blocks.data<std::uint8_t>() + column * blocks.stride(0);
+      std::uint8_t* to = numbers + panel * count * form.number_bytes * width + column % width;
+      Float16* scale = scales + panel * count * form.scales * width + column % width;
+      for (std::int64_t block = 0; block < count; ++block) {
+        for (std::int64_t i = 0; i < form.scales; ++i, scale += width, from += sizeof scale->bits) {
+          std::memcpy(&scale->bits, from, sizeof scale->bits);
+        }
+        for (std::int64_t i = 0; i < form.number_bytes; ++i, to += width) {
+          *to = storage_ == WeightStorage::q8 ? from[i] : neighbours_of_halves(from, i);
+        }
+        from += form.number_bytes;
+      }
+    }
+  });
 }
 
 void PackedMatrix::pack_reduced(const TensorView& matrix, int threads) {
@@ -272,6 +324,24 @@ void PackedMatrix::pack_int8_groups(const TensorView& matrix, int threads) {
   });
 }
 
+void PackedMatrix::unpack_blocks(const MutableTensorView& to, std::int64_t column) const {
+  const BlockKernel form = block_kernel(storage_);
+  const std::int64_t width = panel_columns_, c = column % width;
+  float* next = to.data<float>();
+  for (std::int64_t k = 0; k < rows_; ++k, next += to.stride(0)) {
+    if (k % kStopRows == 0) check_stop();
+    const BlockPanel block = form.at(*this, column / width, k);
+    const std::int64_t row = k % kBlockDepth;
+    const float scale = static_cast<float>(block.scales[c]);
+    if (storage_ == WeightStorage::q8) {
+      *next = scale * static_cast<float>(static_cast<std::int8_t>(block.numbers[row * width + c]));
+    } else {
+      const int number = block.numbers[row / 2 * width + c] >> row % 2 * 4 & 15;
+      *next = scale * static_cast<float>(number) + static_cast<float>(block.scales[width + c]);
+    }
+  }
+}
+
 void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, int threads) const {
   const bool fits = columns.rank() == 2 && columns.size(0) == rows_ && columns.dtype() == dtype_ && first >= 0 &&
                     first + columns.size(1) <= columns_;
@@ -287,7 +357,9 @@ void PackedMatrix::unpack(const MutableTensorView& columns, std::int64_t first, 
       unpack_panel<T>(*this, first + begin, to,
                       [&](std::int64_t, std::int64_t i) { return static_cast<T>(numbers[i]); });
     };
-    if (storage_ == WeightStorage::int8 || storage_ == WeightStorage::int8_groups) {
+    if (block_bytes(storage_) > 0) {
+      for (std::int64_t c = 0; c < to.size(1); ++c) unpack_blocks(to.select(1, c), first + begin + c);
+    } else if (storage_ == WeightStorage::int8 || storage_ == WeightStorage::int8_groups) {
       const std::int8_t* numbers = data_.data<std::int8_t>();
       const float* scales = column_scales_.data<float>();
       const bool groups = storage_ == WeightStorage::int8_groups;

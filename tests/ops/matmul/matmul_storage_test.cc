@@ -1,4 +1,5 @@
 // Weights kept in fewer bits: the products are those of the rounded weights, to the last bit.
+#include <cstring>
 #include <numeric>
 #include <span>
 
@@ -200,6 +201,60 @@ TEST_P(MatmulStorage, Int8GroupsUnpackToTheirNumbers) {
   }
 }
 
+// Drawn blocks of [n, k], and their numbers by the rules of matmul.h.
+struct Blocks {
+  Tensor bytes, numbers;
+};
+
+Blocks random_blocks(WeightStorage storage, std::int64_t n, std::int64_t k) {
+  Random random(7);
+  const std::int64_t size = block_bytes(storage);
+  Blocks drawn{Tensor::uninitialized({n, k / 32 * size}, Dtype::u8), Tensor::uninitialized({n, k})};
+  auto* byte = drawn.bytes.data<std::uint8_t>();
+  float* number = drawn.numbers.data<float>();
+  for (std::int64_t block = 0; block < n * k / 32; ++block, byte += size, number += 32) {
+    const Float16 halves[] = {Float16(static_cast<float>(random.uniform() - 0.5)),
+                              Float16(static_cast<float>(random.uniform() - 0.5))};
+    const float scale = static_cast<float>(halves[0]), least = static_cast<float>(halves[1]);
+    const std::int64_t head = storage == WeightStorage::q8 ? 2 : 4;
+    std::memcpy(byte, halves, static_cast<std::size_t>(head));
+    for (std::int64_t i = head; i < size; ++i) byte[i] = static_cast<std::uint8_t>(random.uniform() * 256);
+    for (std::int64_t i = 0; i < 32; ++i) {
+      const int half = i < 16 ? byte[head + i] & 15 : byte[head + i - 16] >> 4;
+      number[i] = storage == WeightStorage::q8 ? scale * static_cast<float>(static_cast<std::int8_t>(byte[head + i]))
+                                               : scale * static_cast<float>(half) + least;
+    }
+  }
+  return drawn;
+}
+
+// One row is multiplied by another kernel than several; 1,056 rows of weights span three blocks of the depth.
+TEST_P(MatmulStorage, BlocksAreTheProductOfTheirNumbers) {
+  for (const WeightStorage storage : {WeightStorage::q8, WeightStorage::q4}) {
+    for (const auto& [m, k, n] : {Sizes{1, 32, 1},
+                                  {1, 1056, 49},
+                                  {1, 64, 96},
+                                  {2, 544, 50},
+                                  {17, 1056, 53},
+                                  {300, 32, 3},
+                                  {1, 0, 5},
+                                  {1, 16384, 2}}) {
+      const auto [bytes, numbers] = random_blocks(storage, n, k);
+      const Tensor a = random_matrix({m, k}, 1), bias = random_matrix({n}, 3), before = random_matrix({m, n}, 4);
+      const PackedMatrix blocks = PackedMatrix::of_blocks(bytes, storage), wide(numbers.view().transpose(0, 1));
+      for (const bool accumulate : {false, true}) {
+        Tensor out = before, expected = before;
+        matmul(a, blocks, out, {.bias = bias, .accumulate = accumulate, .threads = 3});
+        matmul(a, wide, expected, {.bias = bias, .accumulate = accumulate});
+        EXPECT_TRUE(testing::same_bits(out, expected)) << m << " " << k << " " << n;
+      }
+      Tensor unpacked = Tensor::uninitialized({n, k});
+      blocks.unpack(unpacked.view().transpose(0, 1));
+      EXPECT_TRUE(testing::same_bits(unpacked, numbers));
+    }
+  }
+}
+
 TEST_P(MatmulStorage, Int8OfHostileRows) {
   for (const WeightStorage storage : {WeightStorage::int8, WeightStorage::int8_groups}) {
     const Tensor b = random_matrix({20, 10}, 2);
@@ -238,6 +293,15 @@ TEST(MatmulStorageArguments, RefusesWhatDoesNotFit) {
     if (storage == WeightStorage::bf16) continue;
     EXPECT_THROW(PackedMatrix(Tensor::zeros({65537, 1}), 0, storage), std::invalid_argument);
   }
+  for (const WeightStorage storage : {WeightStorage::q8, WeightStorage::q4}) {
+    EXPECT_THROW(PackedMatrix(Tensor::zeros({32, 2}), 0, storage), std::invalid_argument);
+    const std::int64_t row = block_bytes(storage);
+    for (const Tensor& blocks :
+         {Tensor::zeros({2, row}), Tensor::zeros({2, row + 1}, Dtype::u8), Tensor::zeros({row}, Dtype::u8)}) {
+      EXPECT_THROW(PackedMatrix::of_blocks(blocks, storage), std::invalid_argument);
+    }
+  }
+  EXPECT_THROW(PackedMatrix::of_blocks(Tensor::zeros({2, 34}, Dtype::u8), WeightStorage::int8), std::invalid_argument);
 }
 
 }  // namespace
