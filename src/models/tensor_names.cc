@@ -29,6 +29,12 @@ void TensorNames::add_formed(const std::string& ours, const Dims& shape, const s
   all_.push_back({.ours = ours, .shape = shape, .theirs = {prefix_ + theirs}, .parts = {part}, .form = form});
 }
 
+void TensorNames::add_part(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part,
+                           std::int64_t first) {
+  add_formed(ours, shape, theirs, part, {});
+  all_.back().first_row = first;
+}
+
 void TensorNames::add_reshaped(const std::string& ours, const Dims& shape, const std::string& theirs,
                                const Dims& part) {
   add_formed(ours, shape, theirs, part, {});
@@ -63,22 +69,26 @@ void TensorNames::add_attention(const std::string& ours, const std::vector<std::
   add_linear(ours + ".out_proj", out, dim, dim);
 }
 
-std::function<Tensor(const Tensor&)> matrix_rows(std::int64_t begin, std::int64_t end) {
-  return [begin, end](const Tensor& whole) { return Tensor::copy(whole.view().slice(0, begin, end)); };
-}
-
 Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs) {
   for (Tensor& part : theirs) {
     if (part.dtype() != Dtype::f32) part = convert(part, Dtype::f32);
   }
   Tensor whole = stack_rows(std::move(theirs));
   if (named.form) whole = named.form(whole);
+  if (named.first_row) {
+    return Tensor::copy(whole.view().slice(0, *named.first_row, *named.first_row + named.shape[0]));
+  }
   return whole.shape() == named.shape ? std::move(whole) : Tensor::copy(whole.view().reshape(named.shape));
 }
 
 void TensorNames::add_theirs(const std::string& ours, const TensorView& value, Dtype dtype,
                              std::map<std::string, Tensor>& theirs) const {
   const TensorName& named = *std::ranges::find(all_, ours, &TensorName::ours);
+  if (named.first_row) {
+    Tensor& whole = theirs.try_emplace(named.theirs.front(), Tensor::zeros(named.parts.front(), dtype)).first->second;
+    convert(value, whole.view().slice(0, *named.first_row, *named.first_row + value.size(0)));
+    return;
+  }
   std::int64_t begin = 0;
   const std::int64_t per_row = value.element_count() / value.size(0);
   for (std::size_t i = 0; i < named.theirs.size(); ++i) {

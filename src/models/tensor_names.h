@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@ struct TensorName {
   std::vector<std::string> theirs;
   std::vector<Dims> parts;                         // their shapes
   std::function<Tensor(const Tensor&)> form = {};  // what else becomes of them; such names are only read
+  std::optional<std::int64_t> first_row = {};      // ours are the rows from there
 };
 
 class TensorNames {
@@ -36,6 +38,9 @@ class TensorNames {
   // Of another shape there, and made ours by `form`.
   void add_formed(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part,
                   const std::function<Tensor(const Tensor&)>& form);
+  // The rows from `first` of a matrix there, all of whose rows are listed.
+  void add_part(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part,
+                std::int64_t first);
   // Of another shape there, with as many elements in the same order.
   void add_reshaped(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part);
   // Without prefix: a head's, by default of the same name on both sides. Of another shape there, if `part` says so.
@@ -56,9 +61,6 @@ class TensorNames {
   bool has_norm_bias_;
   std::vector<TensorName> all_;
 };
-
-// Some of the rows of a matrix, for add_formed().
-std::function<Tensor(const Tensor&)> matrix_rows(std::int64_t begin, std::int64_t end);
 
 // One of our tensors, in f32, from those of the folder in the order of their names.
 Tensor to_ours(const TensorName& named, std::vector<Tensor> theirs);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "qkv/api.h"
+#include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/weights.h"
@@ -32,6 +33,11 @@ class QKV_API Linear {
   /// From the input of forward and the gradient of its output: adds to the gradients of the parameters that want them,
   /// and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
+
+  /// What cross_entropy() takes of it where its outputs are classes, whose `storage` holds the weight if need be; and
+  /// where the gradients go that are wanted.
+  ClassWeights classes(Tensor& storage) const;
+  CrossEntropyGradients class_gradients();
 
   /// The right operand of grad_x += grad_out W, for callers that compute that product themselves, in parts.
   PackedMatrix pack_for_backward(int threads = 0) const;

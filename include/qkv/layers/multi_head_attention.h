@@ -99,6 +99,8 @@ struct MultiHeadAttentionOptions {
   /// Of a query that sees no key: 0 before the output projection; nan: NaN, and in its weights, as torch has them where
   /// weights are asked for; without a backward pass.
   EmptyRows empty_rows = EmptyRows::zero;
+  /// Of backward: the gradient of the bias's table, of its shape, which is added to; the bias has one then.
+  MutableTensorView table_gradient{};
   int threads = 0;  ///< 0: threads()
   std::stop_token stop{};
 };

@@ -25,6 +25,14 @@ void Linear::forward(const TensorView& x, const MutableTensorView& out, int thre
   matmul(x, weight_.part(), out, {.bias = config_.bias ? bias_.value.view() : TensorView(), .threads = threads});
 }
 
+ClassWeights Linear::classes(Tensor& storage) const {
+  return {.weight = weight_.value(storage), .bias = config_.bias ? bias_.value.view() : TensorView()};
+}
+
+CrossEntropyGradients Linear::class_gradients() {
+  return {.weight = weight_.gradient(), .bias = config_.bias ? gradient_view(bias_) : MutableTensorView()};
+}
+
 PackedMatrix Linear::pack_for_backward(int threads) const {
   Tensor unpacked;
   return PackedMatrix(weight_.value(unpacked), threads, for_gradients(weight_.part().storage()));

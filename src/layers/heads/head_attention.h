@@ -29,9 +29,9 @@ struct HeadAttentionOutcome {
   TensorView merged, log_sum_exp, grad_merged;
 };
 
-// Of the projected rows and the extra keys, in their shapes. Overwritten.
+// Of the projected rows, the extra keys and the table of the bias, if it is asked for, in their shapes. Overwritten.
 struct HeadAttentionGradients {
-  Tensor query, key, value, extra_key, extra_value;
+  Tensor query, key, value, extra_key, extra_value, table;
 };
 
 HeadAttentionGradients attend_heads_backward(const HeadAttention& attention, const HeadAttentionOutcome& outcome,

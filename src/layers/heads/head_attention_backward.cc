@@ -30,11 +30,16 @@ HeadAttentionGradients attend_heads_backward(const HeadAttention& in, const Head
                                    .key = like(in.key.projected),
                                    .value = like(in.value.projected),
                                    .extra_key = {},
-                                   .extra_value = {}};
-  attention_backward(given.query, given.key, given.value, out, outcome.log_sum_exp, grad_out, given.options,
-                     {.query = split_heads(gradients.query.view(), form, in.config.heads),
-                      .key = split_heads(gradients.key.view(), in.key.form, in.config.kv_heads),
-                      .value = split_heads(gradients.value.view(), in.value.form, in.config.kv_heads)});
+                                   .extra_value = {},
+                                   .table = {}};
+  AttentionGradients wanted{.query = split_heads(gradients.query.view(), form, in.config.heads),
+                            .key = split_heads(gradients.key.view(), in.key.form, in.config.kv_heads),
+                            .value = split_heads(gradients.value.view(), in.value.form, in.config.kv_heads)};
+  if (options.table_gradient) {
+    gradients.table = like(options.table_gradient);
+    wanted.tables = {gradients.table};
+  }
+  attention_backward(given.query, given.key, given.value, out, outcome.log_sum_exp, grad_out, given.options, wanted);
   if (in.extra_key.size(0) == 0) return gradients;
 
   const ExtraOperands extra(in, given);

@@ -296,6 +296,7 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
                    *outputs[role] ? output_rows(name, "its gradient", *outputs[role], rows.shape()) : *outputs[role],
                    options.threads);
   }
+  add_learnt(middle_gradients.table, options.table_gradient);
   if (config_.bias_kv) {
     add_learnt(middle_gradients.extra_key, parameters_[*layout_->bias_k].gradient());
     add_learnt(middle_gradients.extra_value, parameters_[*layout_->bias_v].gradient());

@@ -61,8 +61,8 @@ void name_modernbert(const TextEncoderConfig& config, TensorNames& names) {
     add(at + "self_attn.in_proj_", {3 * dim, dim}, at + "attn.Wqkv");
     add(at + "self_attn.out_proj.", {dim, dim}, at + "attn.Wo");
     add(at + "norm2.", {dim}, at + "mlp_norm");
-    names.add_formed(at + "linear1.weight", {ff, dim}, at + "mlp.Wi.weight", {2 * ff, dim}, matrix_rows(0, ff));
-    names.add_formed(at + "linear3.weight", {ff, dim}, at + "mlp.Wi.weight", {2 * ff, dim}, matrix_rows(ff, 2 * ff));
+    names.add_part(at + "linear1.weight", {ff, dim}, at + "mlp.Wi.weight", {2 * ff, dim}, 0);
+    names.add_part(at + "linear3.weight", {ff, dim}, at + "mlp.Wi.weight", {2 * ff, dim}, ff);
     add(at + "linear2.", {dim, ff}, at + "mlp.Wo");
   }
   add("norm.", {dim}, "final_norm");

@@ -22,8 +22,8 @@ void name_phi3(const LanguageModelConfig& config, TensorNames& names) {
     names.add(at + "self_attn.in_proj_weight", {query + 2 * key, dim}, {at + "self_attn.qkv_proj.weight"});
     names.add(at + "self_attn.out_proj.weight", {dim, query}, {at + "self_attn.o_proj.weight"});
     const std::string both = at + "mlp.gate_up_proj.weight";
-    names.add_formed(at + "linear1.weight", {ff_dim, dim}, both, {2 * ff_dim, dim}, matrix_rows(0, ff_dim));
-    names.add_formed(at + "linear3.weight", {ff_dim, dim}, both, {2 * ff_dim, dim}, matrix_rows(ff_dim, 2 * ff_dim));
+    names.add_part(at + "linear1.weight", {ff_dim, dim}, both, {2 * ff_dim, dim}, 0);
+    names.add_part(at + "linear3.weight", {ff_dim, dim}, both, {2 * ff_dim, dim}, ff_dim);
     names.add(at + "linear2.weight", {dim, ff_dim}, {at + "mlp.down_proj.weight"});
     names.add(at + "norm1.weight", {dim}, {at + "input_layernorm.weight"});
     names.add(at + "norm2.weight", {dim}, {at + "post_attention_layernorm.weight"});
