@@ -31,7 +31,8 @@ def train(
     """Trains a model that translates, writes, or classifies pictures, as its config says (docs/training.md); the best step and loss.
 
     train and valid: pairs, a line each, text, tab, translation; of a language model, documents with a blank line between
-    them; of a classifier, folders of PNG and JPEG files, or CSV.
+    them; of an encoder of texts, columns, CSV or JSON lines; of a classifier of pictures, folders of PNG and JPEG files,
+    or CSV.
     out: the folder for the model, checkpoints, log.jsonl and loss.svg; started again after an interruption, it resumes.
     progress is called with a dict: step, loss ... now and then, validation_loss after a validation, notice.
 

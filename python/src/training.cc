@@ -112,8 +112,8 @@ nb::dict train_from_files(nb::handle config, nb::handle train, nb::handle valid,
     keywords.read("target_tokenizer", files.target_tokenizer);
     keywords.read("skip_bad", skip_bad);
   }
+  if (kind == TrainedKind::translator || kind == TrainedKind::language) keywords.read("tokenizer", files.tokenizer);
   if (kind != TrainedKind::pictures) {
-    keywords.read("tokenizer", files.tokenizer);
     keywords.read("start_from", files.from);
     keywords.read("exact_text", files.lines.exact);
     keywords.read("replace_invalid", files.lines.replace_invalid);

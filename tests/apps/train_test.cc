@@ -1,9 +1,12 @@
-// qkv train: the files it leaves, that neither kills nor full disks show in them, and what it says and refuses.
+// qkv train: the files it leaves, that neither kills nor full disks show in them, and what it says and refuses, of each
+// kind.
 #include <sys/mount.h>
 
 #include "apps/running_program.h"
 #include "qkv/random.h"
 #include "train/config/train_config.h"
+#include "train/language_files.h"
+#include "train/text_files.h"
 #include "train/translator_files.h"
 
 namespace qkv::test {
@@ -277,6 +280,56 @@ TEST_F(TrainTest, ReadsTextsHoweverTheyWereWritten) {
   const std::string replaced = learned(words + "caf\ufffd\tcaf\ufffd\n", "", "model.safetensors");
   folder_.put("valid.tsv", valid + "\xe9\tuno\n");
   EXPECT_TRUE(learned(words + "caf\xe9\tcaf\xe9\n", "--replace-invalid", "model.safetensors") == replaced);
+}
+
+// Each kind of training, from files to a folder that the command of its task opens; and bad input with its exit code.
+TEST(TrainKinds, AnswerInOneLine) {
+  Folder folder;
+  tiny_language(folder);
+  tiny_texts(folder);
+  folder.put("texts.txt", counting(3) + "\n" + counting(4));
+  folder.put("words.txt", "w1\tA\nw2\tB\n\nw1\tA\n");
+  folder.put("pairs.tsv", "w1\tw2\nw3\tw4\n");
+  folder.put("empty.txt", "a\n\n\nb\n");
+  folder.put("bytes.txt", "a\xff\n");
+  folder.put("unknown.tsv", "w1\tneither\n");
+  const auto put = [&](const std::string& name, const char* config, const std::string& kind, const Json& training) {
+    Json json = Json::parse(config);
+    json["kind"] = kind;
+    json["training"].update(training);
+    json["training"]["steps"] = 2;
+    folder.put(name + ".json", json.dump());
+  };
+  for (const char* kind : {"classes", "tokens", "contrast"}) put(kind, kTinyTexts, kind, Json::object());
+  put("language", kTinyLanguage, "language", Json::object());
+  put("short", kTinyLanguage, "language", {{"long_texts", "refuse"}, {"max_length", 4}});
+  const std::pair<const char*, const char*> trained[] = {
+      {"train --config language.json --train texts.txt --valid texts.txt --out writer", " bits per byte"},
+      {"train --config classes.json --from encoder --train train.tsv --valid valid.tsv --out sorter", ", accuracy 0."},
+      {"train --config tokens.json --from encoder --train words.txt --valid words.txt --out tagger", ", accuracy "}};
+  for (const auto& [line, said] : trained) {
+    const Outcome outcome = folder.run(line);
+    EXPECT_EQ(outcome.code, 0) << line;
+    expect_words(outcome.err, std::string("step 2: validation loss ... ") + said);
+    expect_words(outcome.out, ": 2 updates; its model is step 2");
+  }
+  expect_answers(
+      folder, "",
+      {{"generate --model writer --max-new-tokens 1 one", 0, ""},
+       {"classify --model sorter w1", 0, "even 0."},
+       {"train --config contrast.json --from sorter --train pairs.tsv --valid pairs.tsv --out v", 3, "classifier.bias"},
+       {"train --config language.json --train empty.txt --valid texts.txt --out a", 3,
+        "empty.txt: line 3 is blank: an empty document"},
+       {"train --config language.json --train bytes.txt --valid texts.txt --out a", 3, "not UTF-8"},
+       {"train --config short.json --train texts.txt --valid texts.txt --out a", 3, "more than max_length, 4; "},
+       {"train --config classes.json --from encoder --train train.tsv --valid unknown.tsv --out a", 3,
+        "unknown.tsv: line 1 has the label \"neither\", which is not one of those to train on"},
+       {"train --config contrast.json --from encoder --train pairs.tsv --valid words.txt --out a", 3,
+        "words.txt: line 3"},
+       {"train --config classes.json --from encoder --train pairs.tsv --valid valid.tsv --out a --tokenizer t.json", 2,
+        "--tokenizer: is not for the \"kind\" of the config"},
+       {"train --config classes.json --train train.tsv --valid valid.tsv --out a", 2, "--from: is needed"}});
+  EXPECT_FALSE(fs::exists(folder / "a"));
 }
 
 }  // namespace

@@ -114,6 +114,8 @@ TEST(TextModel, ReadsNamesOfOldAndTables) {
   }
   std::swap(folder.weights, old);
   EXPECT_TRUE(testing::same_bits(logits(), expected));
+  const TextModel begun = TextModel::begin(folder / "", {.task = TextTask::masked_word}, 1);
+  EXPECT_TRUE(testing::same_bits(begun.logits(folder.tokens()), expected));
   const Tensor& table = folder.weights.tensors.at("bert.embeddings.word_embeddings.weight");
   folder.weights.tensors["cls.predictions.decoder.weight"] = table;
   EXPECT_TRUE(testing::same_bits(logits(), expected));

@@ -138,7 +138,7 @@ TEST_F(LanguageFiles, WhatBreaksARuleIsRefused) {
 
 TEST_F(LanguageFiles, ConfigsAreRefusedByKey) {
   for (const auto& [from, to, message] : std::vector<std::array<std::string, 3>>{
-           {"\"language\"", "\"speech\"", "kind must be one of language"},
+           {"\"language\"", "\"speech\"", "kind must be one of language, classes, pairs, tokens, masked, contrast"},
            {"\"kind\"", "\"knid\"", "knid is unknown; known are model, tokenizer, training"},
            {"\"heads\": 2", "\"heads\": 3", "model.heads is 3, must divide model_dim, 16, into even parts"},
            {"\"heads\": 2", "\"heads\": 16", "model.heads is 16, must divide model_dim, 16, into even parts"},

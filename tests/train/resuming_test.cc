@@ -13,9 +13,12 @@
 #include "qkv/train/train_translator.h"
 #include "train/config/classifier_config.h"
 #include "train/config/language_config.h"
+#include "train/config/sentence_config.h"
+#include "train/config/text_config.h"
 #include "train/config/train_config.h"
 #include "train/language_files.h"
 #include "train/picture_files.h"
+#include "train/text_files.h"
 #include "train/translator_files.h"
 
 namespace qkv {
@@ -162,6 +165,32 @@ TEST(Resuming, ALanguageModelWithEachKeyChanged) {
   config["model"]["positions"] = 128;
   config["training"]["max_length"] = 100;  // no document is longer
   expect_answers(training::language_keys(), {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
+}
+
+TEST(Resuming, AFineTuningWithEachKeyChanged) {
+  const test::TemporaryFolder folder;
+  TrainTranslatorFiles files = test::tiny_texts(folder);
+  files.config = folder / "config.json";
+  const ChangedKeys own = {{"kind", {"classes", Answer::resumes}},
+                           {"model.dropout", {0.2, Answer::change}},
+                           {"model.dtype", {"bf16", Answer::resumes}},
+                           {"training.batch", {16, Answer::change}},
+                           {"training.max_length", {4, Answer::another}}};
+  expect_answers(training::text_keys(), {&own, &kOfTraining}, config_of(test::kTinyTexts), folder,
+                 [&] { train_files(files); });
+}
+
+TEST(Resuming, ATrainingOnPairsThatBelongTogetherWithEachKeyChanged) {
+  const test::TemporaryFolder folder;
+  TrainTranslatorFiles files = test::tiny_sentences(folder);
+  const Json config = config_of(test::slurp(files.config).c_str());
+  files.config = folder / "config.json";
+  const ChangedKeys own = {
+      {"kind", {"contrast", Answer::resumes}},         {"model.pooling", {"first", Answer::another}},
+      {"model.dropout", {0.2, Answer::change}},        {"model.dtype", {"bf16", Answer::resumes}},
+      {"training.batch", {5, Answer::change}},         {"training.chunk", {2, Answer::change}},
+      {"training.temperature", {0.1, Answer::change}}, {"training.max_length", {3, Answer::another}}};
+  expect_answers(training::sentence_keys(), {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
 }
 
 // Three sizes of a vocabulary: the one of the tokenizer decides, where one is given.

@@ -17,6 +17,8 @@
 #include "qkv/train/train_translator.h"
 #include "train/config/classifier_config.h"
 #include "train/config/language_config.h"
+#include "train/config/sentence_config.h"
+#include "train/config/text_config.h"
 #include "train/translator_files.h"
 #include "train/watcher.h"
 
@@ -153,6 +155,8 @@ TEST(TrainKeys, AreThoseOfTheDocumentation) {
                                   training::own_keys_markdown(recurrent_family()) + "<!-- end of keys of a recurrent");
   test::expect_contains(page, training::classifier_keys_markdown());
   test::expect_contains(page, training::language_keys_markdown());
+  test::expect_contains(page, training::text_keys_markdown());
+  test::expect_contains(page, training::sentence_keys_markdown());
 }
 
 TEST(TrainKeys, AreInTheHelp) {

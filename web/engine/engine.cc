@@ -17,6 +17,9 @@
 #include "explain/show/report_page.h"
 #include "qkv/train/train_classifier.h"
 #include "qkv/train/train_language.h"
+#include "qkv/train/train_text.h"
+#include "train/config/sentence_config.h"
+#include "train/config/text_config.h"
 
 namespace qkv::app {
 
@@ -54,8 +57,21 @@ TrainingResult train_language(const TrainLanguageFiles&, const TrainingOptions&)
 TrainingResult train_classifier(const TrainClassifierFiles&, const TrainingOptions&) {
   throw std::invalid_argument("train: a page trains translators alone; use the program for a classifier");
 }
+TrainingResult train_text(const TrainTextFiles&, const TrainingOptions&) {
+  throw std::invalid_argument("train: a page trains translators alone; use the program for an encoder");
+}
+TrainingResult train_sentences(const TrainTextFiles&, const TrainingOptions&) {
+  throw std::invalid_argument("train: a page trains translators alone; use the program for an encoder");
+}
 
 }  // namespace qkv
+
+namespace qkv::training {
+
+std::string text_keys_text() { return {}; }
+std::string sentence_keys_text() { return {}; }
+
+}  // namespace qkv::training
 
 namespace qkv::inline explaining {
 

@@ -18,6 +18,8 @@
 #include "signals.h"
 #include "train/config/classifier_config.h"
 #include "train/config/language_config.h"
+#include "train/config/sentence_config.h"
+#include "train/config/text_config.h"
 #include "train/config/train_config.h"
 
 namespace qkv::app {
@@ -91,19 +93,25 @@ struct TrainRequest {
   // What the config trains; UsageError for options that it has no use for.
   TrainedKind kind() const {
     const TrainedKind kind = trained_kind(files.config);
-    const bool text = kind != TrainedKind::pictures, pairs = kind == TrainedKind::translator;
+    const bool text = kind != TrainedKind::pictures, pairs = kind == TrainedKind::translator,
+               learns_vocabulary = pairs || kind == TrainedKind::language;
     struct Option {
       const char* name;
       bool is_given, is_useful;
     };
-    const Option options[] = {
-        {"--tokenizer", !files.tokenizer.empty(), text}, {"--target-tokenizer", !files.target_tokenizer.empty(), pairs},
-        {"--from", !files.from.empty(), text},           {"--skip-bad", files.bad_lines == BadLines::leave_out, pairs},
-        {"--exact-text", files.lines.exact, text},       {"--replace-invalid", files.lines.replace_invalid, text}};
+    const Option options[] = {{"--tokenizer", !files.tokenizer.empty(), learns_vocabulary},
+                              {"--target-tokenizer", !files.target_tokenizer.empty(), pairs},
+                              {"--from", !files.from.empty(), text},
+                              {"--skip-bad", files.bad_lines == BadLines::leave_out, pairs},
+                              {"--exact-text", files.lines.exact, text},
+                              {"--replace-invalid", files.lines.replace_invalid, text}};
     for (const Option& option : options) {
       if (!option.is_given || option.is_useful) continue;
-      throw UsageError(option.name, text ? "is for translation models; the config has another \"kind\""
+      throw UsageError(option.name, text ? "is not for the \"kind\" of the config"
                                          : "is for models of text; the config has \"pictures\"");
+    }
+    if (text && !learns_vocabulary && files.from.empty()) {
+      throw UsageError("--from", "is needed: the \"kind\" of the config trains an encoder that is there");
     }
     return kind;
   }
@@ -141,9 +149,11 @@ void run(const TrainRequest& request) {
 
 void add_train(Command& program) {
   Command& command = program.add_command(
-      "train", "Train a translator, a language model or a picture classifier; an interrupted run resumes");
+      "train", "Train a translator, a language model or a classifier of texts or pictures; an interrupted run resumes");
   command.add_examples(
-      {{"A translator of your own", "qkv train --config config.json --train a.tsv --valid b.tsv --out model"}});
+      {{"A translator of your own", "qkv train --config config.json --train a.tsv --valid b.tsv --out model"},
+       {"A classifier of texts",
+        "qkv train --config config.json --from encoder --train a.tsv --valid b.tsv --out model"}});
   const auto request = std::make_shared<TrainRequest>();
   TrainTranslatorFiles& files = request->files;
   const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };
@@ -152,7 +162,8 @@ void add_train(Command& program) {
        {"--train", file(files.train),
         "Training pairs, one per line: text, tab, translation. For a language model: documents with a blank line "
         "between "
-        "them. For a classifier: a folder with one folder of PNG and JPEG files per class, or CSV: class, then the "
+        "them. For a text classifier: text, tab, label, or CSV or JSON lines. For pictures: a folder with one folder "
+        "of PNG and JPEG files per class, or CSV: class, then the "
         "gray "
         "pixels of a square picture",
         required()},
@@ -161,7 +172,7 @@ void add_train(Command& program) {
        {"--target-tokenizer", file(files.target_tokenizer),
         "tokenizer.json of the target side, for separate vocabularies"},
        {"--from", file(files.from, "FOLDER"),
-        "Folder of a model to start from, with its tokenizer (default: random weights)"},
+        "Folder of a model to start from, with its tokenizer (default: random weights; a text classifier needs one)"},
        {"--out", file(files.out, "FOLDER"),
         "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg", required()},
        {"--change", flag(request->change),
@@ -172,6 +183,7 @@ void add_train(Command& program) {
   command.add(line_options(files.lines));
   command.add({threads_option()});
   command.add_footer(training::train_keys_text() + "\n" + training::language_keys_text() + "\n" +
+                     training::text_keys_text() + "\n" + training::sentence_keys_text() + "\n" +
                      training::classifier_keys_text());
   command.on_run([request] { run(*request); });
 }

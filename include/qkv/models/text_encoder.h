@@ -76,7 +76,19 @@ struct TextEncoderOptions {
   std::span<const Mask> masks{};  ///< who may attend to whom, one for each layer; none: all to all
 };
 
-/// Safe for concurrent forward(); only update() modifies it.
+/// What backward needs of a forward pass.
+struct TextEncoderSaved {
+  std::vector<std::int32_t> positions;
+  Tensor summed;  ///< embeddings before their norm
+  Tensor normed;  ///< what a projection of them reads
+  struct Pass {
+    Tensor rows;  ///< what the layers read
+    EncoderSaved layers;
+  };
+  std::vector<Pass> passes;  ///< one; of a shared layer one for each
+};
+
+/// Safe for concurrent forward(); only update() and backward() modify it.
 class QKV_API TextEncoder {
  public:
   /// `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert", "mpnet",
@@ -102,13 +114,23 @@ class QKV_API TextEncoder {
   /// "layers.N.NAME".
   Tensor forward(const TokenBatch& tokens, const TextEncoderOptions& options = {}, Observer* observer = nullptr) const;
 
+  /// The same for training, with dropout of the embeddings, too.
+  Tensor forward(const TokenBatch& tokens, const Dropout& dropout, TextEncoderSaved& saved) const;
+  /// With the same tokens and dropout, and the gradient of the output: adds to the gradients that are wanted.
+  void backward(const TokenBatch& tokens, const Dropout& dropout, const TextEncoderSaved& saved,
+                const TensorView& grad_out);
+
   const TextEncoderConfig& config() const { return config_; }
+  /// The table of words, to which an output may be tied.
+  Parameter& words() { return word_.weight(); }
   /// What is added to the logits of every layer; borrows the model.
   std::optional<RelativeTable> relative_bias() const;
   void visit(const ParameterVisitor& visitor) const;
   void update(const ParameterUpdater& updater);
 
  private:
+  MultiHeadAttentionOptions attention(int threads) const;
+
   TextEncoderConfig config_;
   Embedding word_;
   std::optional<Embedding> position_, type_;

@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "qkv/api.h"
+#include "qkv/dtype.h"
+#include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/linear.h"
 #include "qkv/models/text_encoder.h"
+#include "qkv/models/trainable.h"
 
 namespace qkv {
 
@@ -35,22 +38,37 @@ struct TextHeadConfig {
   bool pools_mean = false;            ///< a sequence_class reads the mean over tokens instead of the first one
 };
 
-/// Safe for concurrent logits().
+/// Sequences of tokens, and what the head is to say: a label for each sequence or, of a head that says something at
+/// each token, for each token; below 0: none.
+struct LabelledTokens {
+  TokenBatch tokens;
+  std::vector<std::int32_t> labels;
+};
+
+struct TextTrainingOptions {
+  double dropout = 0;          ///< everywhere: embeddings, weights of attention, sublayers, activations, head
+  double label_smoothing = 0;  ///< spread evenly over the labels
+  std::uint64_t seed = 0;      ///< of dropout
+};
+
+/// Safe for concurrent logits(); only update() and backward() modify it.
 class QKV_API TextModel {
  public:
   /// `folder` as for TextEncoder::load, with the head of the task. FormatError as from there, where the head is missing
   /// or another, and where there are not as many labels in config.json as rows in the head. The table of words is tied
   /// to the head of masked words unless config.json has tie_word_embeddings false.
   static TextModel load(const std::string& folder, TextTask task, WeightStorage storage = WeightStorage::full);
+  /// To train from: the encoder of `folder`, which may have another head or none, with this one; what the folder has of
+  /// it is taken, the rest drawn from `seed` (initial_weights.h). Of the output's rows, only where the labels are the
+  /// same.
+  static TextModel begin(const std::string& folder, const TextHeadConfig& head, std::uint64_t seed,
+                         WeightStorage storage = WeightStorage::full);
   /// What load() would open, after checking the names, shapes and types of all weights without reading them.
   static TextHeadConfig check(const std::string& folder, TextTask task);
 
   /// [tokens, outputs], or of a sequence_class [batch, outputs], from the first token of each sequence, or their mean.
   /// std::invalid_argument as from TextEncoder::forward, and there for a sequence without tokens.
   Tensor logits(const TokenBatch& tokens, const TextEncoderOptions& options = {}) const;
-
-  /// The task of the class that config.json names in "architectures"; none: of an encoder without a head, or no class.
-  static std::optional<TextTask> task_in(const std::string& folder);
 
   /// The same of these tokens alone, [rows, outputs], numbered in the batch; not of a sequence_class.
   Tensor logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
@@ -59,20 +77,40 @@ class QKV_API TextModel {
   /// The head alone: of last hidden states [rows, model_dim] the logits [rows, outputs].
   Tensor head_of(Tensor x, int threads) const;
 
-  /// Of the encoder, then of the head, as head.dense.*, head.norm.* and head.out.*.
-  void visit(const ParameterVisitor& visitor) const;
+  /// The task of the class that config.json names in "architectures"; none: of an encoder without a head, or no class.
+  static std::optional<TextTask> task_in(const std::string& folder);
+
+  /// As in trainable.h: the cross-entropy of the labels, and as metric how many are the most probable one.
+  /// std::invalid_argument as above, and unless there are as many labels as rows of logits.
+  LossSum loss(const LabelledTokens& batch) const;
+  LossSum backward(const LabelledTokens& batch, const TextTrainingOptions& options);
+  /// Writes config.json, that of the folder `from`, which the encoder is of, with this head; and model.safetensors, the
+  /// weights as `dtype`: as transformers' class of the task opens them.
+  void save(const std::string& folder, const std::string& from, Dtype dtype = Dtype::f32) const;
+
   const TextHeadConfig& config() const { return config_; }
   const TextEncoder& encoder() const { return encoder_; }
+  /// The encoder's parameters, then head.{dense,norm,out}.*, without an output that is tied to the table of words.
+  void visit(const ParameterVisitor& visitor) const;
+  void update(const ParameterUpdater& updater);
 
  private:
   struct Parts;  // what a folder holds, in the source file
   explicit TextModel(Parts parts);
+
+  struct HeadSaved;
+  /// What the output takes: of rows [n, model_dim], through the head's own layers.
+  Tensor features(Tensor rows, int threads, HeadSaved* saved = nullptr) const;
+  void check_labels(const LabelledTokens& batch) const;
+  LossSum measured(const CrossEntropy& sum, const Tensor& features, const std::vector<std::int32_t>& labels) const;
+
   TextHeadConfig config_;
   TextEncoder encoder_;
   std::optional<Linear> dense_;
   std::optional<Activation> activation_;  // none: tanh
   std::optional<LayerNorm> norm_;
   Linear out_;
+  bool tied_ = false;  // the output's weight is the table of words
 };
 
 }  // namespace qkv

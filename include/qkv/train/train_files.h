@@ -13,6 +13,11 @@ enum class TrainedKind {
   translator,  ///< train_translator.h
   pictures,    ///< train_classifier.h: the config has "pictures"
   language,    ///< train_language.h: its "kind" is "language"
+  classes,     ///< train_text.h: of texts
+  pairs,       ///< train_text.h: of pairs of texts
+  tokens,      ///< train_text.h: of words
+  masked,      ///< train_text.h: words that are hidden
+  contrast,    ///< train_text.h: train_sentences()
 };
 
 /// FormatError or IoError if the config cannot be read.

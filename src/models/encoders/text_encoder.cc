@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "core/refuse.h"
+#include "layers/basic/affine.h"
+#include "layers/basic/rows.h"
 #include "models/encoders/text_encoder_folder.h"
 #include "qkv/stop.h"
 
@@ -71,6 +73,15 @@ std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const TextEncod
   return positions;
 }
 
+// What has dropout of its own.
+enum class EncoderSite : std::uint32_t { embeddings, layers };
+
+Dropout of(const Dropout& dropout, EncoderSite site) { return dropout_at(dropout, static_cast<std::uint32_t>(site)); }
+
+Dropout of_pass(const Dropout& dropout, std::size_t pass) {
+  return dropout_at(of(dropout, EncoderSite::layers), static_cast<std::uint32_t>(pass));
+}
+
 }  // namespace
 
 TextEncoderConfig TextEncoder::read_config(const std::string& folder) { return TextEncoderFolder::read_config(folder); }
@@ -117,19 +128,65 @@ Tensor TextEncoder::forward(const TokenBatch& tokens, const TextEncoderOptions& 
   receive("embedding_norm", x);
   if (projection_) x = projection_->forward(x, options.threads);
   receive("embeddings", x);
-  const std::optional<RelativeTable> relative = relative_bias();
-  const MultiHeadAttentionOptions attention{.bias = relative ? Bias::table(*relative) : Bias(),
-                                            .threads = options.threads};
-  if (!config_.shares_layer) return encoder_.run({{x, tokens.offsets}, attention}, observer, {.self = options.masks});
+  const MultiHeadAttentionOptions own = attention(options.threads);
+  if (!config_.shares_layer) return encoder_.run({{x, tokens.offsets}, own}, observer, {.self = options.masks});
   const auto masks = static_cast<std::int64_t>(options.masks.size());
   refuse_unless(masks == 0 || masks == config_.layers, "bert", "{} layers need as many masks, got {}", config_.layers,
                 masks);
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     NumberedLayer numbered(observer, i);
-    const auto own = masks == 0 ? options.masks : options.masks.subspan(static_cast<std::size_t>(i), 1);
-    x = encoder_.run({{x, tokens.offsets}, attention}, observer == nullptr ? nullptr : &numbered, {.self = own});
+    const auto mask = masks == 0 ? options.masks : options.masks.subspan(static_cast<std::size_t>(i), 1);
+    x = encoder_.run({{x, tokens.offsets}, own}, observer == nullptr ? nullptr : &numbered, {.self = mask});
   }
   return x;
+}
+
+Tensor TextEncoder::forward(const TokenBatch& tokens, const Dropout& dropout, TextEncoderSaved& saved) const {
+  saved.positions = positions_of(tokens, config_);
+  saved.summed = word_.forward(tokens.ids);
+  if (type_) type_->add(tokens.types, saved.summed);
+  if (position_) position_->add(saved.positions, saved.summed);
+  Tensor x = norm_.forward(saved.summed);
+  drop(of(dropout, EncoderSite::embeddings), x, x, 0);
+  if (projection_) {
+    saved.normed = std::move(x);
+    x = projection_->forward(saved.normed);
+  }
+  saved.passes.clear();
+  saved.passes.resize(config_.shares_layer ? static_cast<std::size_t>(config_.layers) : 1);
+  for (std::size_t i = 0; i < saved.passes.size(); ++i) {
+    auto& [rows, layers] = saved.passes[i];
+    rows = std::move(x);
+    x = encoder_.forward({rows, tokens.offsets}, attention(0), of_pass(dropout, i), layers);
+  }
+  return x;
+}
+
+void TextEncoder::backward(const TokenBatch& tokens, const Dropout& dropout, const TextEncoderSaved& saved,
+                           const TensorView& grad_out) {
+  MultiHeadAttentionOptions options = attention(0);
+  if (relative_) options.table_gradient = gradient_view(relative_->weight());
+  Tensor grad = Tensor::copy(grad_out);
+  for (std::size_t i = saved.passes.size(); i-- > 0;) {
+    const auto& [rows, layers] = saved.passes[i];
+    grad = encoder_.backward({rows, tokens.offsets}, options, of_pass(dropout, i), layers, grad);
+  }
+  if (projection_) {
+    Tensor before = Tensor::zeros(saved.normed.shape(), grad.dtype());
+    projection_->backward(saved.normed, grad, before);
+    grad = std::move(before);
+  }
+  drop(of(dropout, EncoderSite::embeddings), grad, grad, 0);
+  Tensor grad_summed = Tensor::zeros(grad.shape(), grad.dtype());
+  norm_.backward(saved.summed, grad, grad_summed);
+  if (position_) position_->backward(saved.positions, grad_summed);
+  if (type_) type_->backward(tokens.types, grad_summed);
+  word_.backward(tokens.ids, grad_summed);
+}
+
+MultiHeadAttentionOptions TextEncoder::attention(int threads) const {
+  const std::optional<RelativeTable> relative = relative_bias();
+  return {.bias = relative ? Bias::table(*relative) : Bias(), .threads = threads};
 }
 
 std::optional<RelativeTable> TextEncoder::relative_bias() const {

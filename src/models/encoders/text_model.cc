@@ -2,15 +2,22 @@
 #include "qkv/models/text_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/mathematics.h"
 #include "core/refuse.h"
+#include "layers/basic/affine.h"
+#include "layers/basic/rows.h"
+#include "models/encoders/pooled_rows.h"
 #include "models/encoders/text_encoder_folder.h"
 #include "ops/rowwise/row_kernels.h"
+#include "qkv/layers/initial_weights.h"
 #include "qkv/stop.h"
 
 namespace qkv {
 namespace {
+
+constexpr const char* kTextModel = "text_model";
 
 std::optional<Activation> activation_of(const HeadNames& head, const TextEncoderConfig& config) {
   switch (head.activation) {
@@ -31,41 +38,52 @@ std::int64_t head_columns(const TextHeadConfig& head, const TextEncoderConfig& e
   return head.task == TextTask::masked_word ? encoder.embedding_columns() : encoder.model_dim;
 }
 
-// The number of the first row of each sequence.
-std::vector<std::int64_t> first_rows(const TensorView& offsets) {
-  std::vector<std::int64_t> rows;
-  for (std::int64_t b = 0; b + 1 < offsets.size(0); ++b) {
-    rows.push_back(offsets.at<std::int32_t>({b}));
-    refuse_unless(rows.back() < offsets.at<std::int32_t>({b + 1}), "text_model", "sequence {} has no tokens", b);
-  }
-  return rows;
+SentencePooling pooling_of(const TextHeadConfig& head) {
+  return head.pools_mean ? SentencePooling::mean : SentencePooling::first;
 }
 
-// The mean over the rows of each sequence.
-Tensor mean_rows(const Tensor& hidden, const TensorView& offsets) {
-  const std::int64_t batch = offsets.size(0) - 1, dim = hidden.size(1);
-  Tensor means = Tensor::zeros({batch, dim});
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const std::int32_t begin = offsets.at<std::int32_t>({b}), end = offsets.at<std::int32_t>({b + 1});
-    float* const mean = means.data<float>() + b * dim;
-    for (std::int64_t i = begin; i < end; ++i) {
-      for (std::int64_t e = 0; e < dim; ++e) mean[e] += hidden.data<float>()[i * dim + e];
-    }
-    for (std::int64_t e = 0; e < dim; ++e) mean[e] /= static_cast<float>(end - begin);
-  }
-  return means;
+// What the head says something of: each token, or the whole of each sequence.
+Tensor read_rows(const TextHeadConfig& head, Tensor hidden, const TensorView& offsets) {
+  return head.task == TextTask::sequence_class ? pooled_rows(hidden, offsets, pooling_of(head), kTextModel)
+                                               : std::move(hidden);
 }
 
 Tensor take_rows(const Tensor& hidden, std::span<const std::int64_t> rows) {
   const std::int64_t dim = hidden.size(1);
   Tensor taken = Tensor::uninitialized({std::ssize(rows), dim});
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    refuse_unless(rows[i] >= 0 && rows[i] < hidden.size(0), "text_model", "row {} of {} is not there", rows[i],
+    refuse_unless(rows[i] >= 0 && rows[i] < hidden.size(0), kTextModel, "row {} of {} is not there", rows[i],
                   hidden.size(0));
     std::copy_n(hidden.data<float>() + rows[i] * dim, dim, taken.data<float>() + static_cast<std::int64_t>(i) * dim);
   }
   return taken;
 }
+
+// Of `count` rows, those that take_rows() took; the others are 0.
+Tensor put_rows(const Tensor& taken, std::span<const std::int64_t> rows, std::int64_t count) {
+  const std::int64_t dim = taken.size(1);
+  Tensor all = Tensor::zeros({count, dim});
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::copy_n(taken.data<float>() + static_cast<std::int64_t>(i) * dim, dim, all.data<float>() + rows[i] * dim);
+  }
+  return all;
+}
+
+// Labels that are there, and the rows that they are of.
+struct Labelled {
+  explicit Labelled(const std::vector<std::int32_t>& all) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i] < 0) continue;
+      rows.push_back(static_cast<std::int64_t>(i));
+      labels.push_back(all[i]);
+    }
+  }
+
+  std::vector<std::int64_t> rows;
+  std::vector<std::int32_t> labels;
+};
+
+constexpr const char* kTied = "head.out.weight";
 
 }  // namespace
 
@@ -80,17 +98,17 @@ TextHeadConfig TextModel::check(const std::string& folder, TextTask task) {
 
 std::optional<TextTask> TextModel::task_in(const std::string& folder) { return TextEncoderFolder::task_in(folder); }
 
-void TextModel::visit(const ParameterVisitor& visitor) const {
-  encoder_.visit(visitor);
-  const std::string scope = kHeadScope;
-  if (dense_) dense_->visit(visitor, scope + "dense.");
-  if (norm_) norm_->visit(visitor, scope + "norm.");
-  out_.visit(visitor, scope + "out.");
-}
-
 TextModel TextModel::load(const std::string& folder, TextTask task, WeightStorage storage) {
   TextEncoderFolder files(folder, task);
   return TextModel(Parts{files, files.weights(storage)});
+}
+
+TextModel TextModel::begin(const std::string& folder, const TextHeadConfig& head, std::uint64_t seed,
+                           WeightStorage storage) {
+  TextEncoderFolder files(folder, head);
+  Weights weights = files.weights(storage), drawn = initial_weights(seed);
+  for (const TensorName& missing : files.missing()) weights.add(missing.ours, drawn.take(missing.ours, missing.shape));
+  return TextModel(Parts{files, std::move(weights)});
 }
 
 TextModel::TextModel(Parts parts)
@@ -98,7 +116,8 @@ TextModel::TextModel(Parts parts)
       encoder_(parts.folder.config(), parts.weights),
       activation_(activation_of(parts.folder.head(), parts.folder.config())),
       out_({.in = head_columns(config_, parts.folder.config()), .out = config_.outputs}, parts.weights,
-           std::string(kHeadScope) + "out.") {
+           std::string(kHeadScope) + "out."),
+      tied_(parts.folder.tied()) {
   const TextEncoderConfig& encoder = parts.folder.config();
   const HeadNames& head = parts.folder.head();
   const std::string scope = kHeadScope;
@@ -114,24 +133,31 @@ TextModel::TextModel(Parts parts)
 
 Tensor TextModel::logits(const TokenBatch& tokens, const TextEncoderOptions& options) const {
   const StopScope stop(options.stop);
-  Tensor x = encoder_.forward(tokens, options);
-  if (config_.task == TextTask::sequence_class) {
-    const std::vector<std::int64_t> first = first_rows(tokens.offsets);
-    x = config_.pools_mean ? mean_rows(x, tokens.offsets) : take_rows(x, first);
-  }
+  Tensor x = read_rows(config_, encoder_.forward(tokens, options), tokens.offsets);
   return head_of(std::move(x), options.threads);
 }
 
 Tensor TextModel::logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
                             const TextEncoderOptions& options) const {
   const StopScope stop(options.stop);
-  refuse_unless(config_.task != TextTask::sequence_class, "text_model", "a head of whole sequences has no rows");
-  return head_of(take_rows(encoder_.forward(tokens, options), rows), options.threads);
+  refuse_unless(config_.task != TextTask::sequence_class, kTextModel, "a head of whole sequences has no rows");
+  const Tensor x = encoder_.forward(tokens, options);
+  return head_of(take_rows(x, rows), options.threads);
 }
 
+struct TextModel::HeadSaved {
+  Tensor rows, wide, active;  // of the dense layer: its input, its output, and that behind the activation
+};
+
 Tensor TextModel::head_of(Tensor x, int threads) const {
+  return out_.forward(features(std::move(x), threads), threads);
+}
+
+Tensor TextModel::features(Tensor x, int threads, HeadSaved* saved) const {
+  if (saved != nullptr) saved->rows = Tensor::copy(x);
   if (dense_) {
     x = dense_->forward(x, threads);
+    if (saved != nullptr) saved->wide = Tensor::copy(x);
     float* const values = x.data<float>();
     if (activation_) {
       ops::activate(*activation_, values, x.element_count());
@@ -139,9 +165,113 @@ Tensor TextModel::head_of(Tensor x, int threads) const {
       std::transform(values, values + x.element_count(), values,
                      [](float value) { return static_cast<float>(tanh(static_cast<double>(value))); });
     }
+    if (saved != nullptr) saved->active = Tensor::copy(x);
   }
-  if (norm_) x = norm_->forward(x, {}, threads);
-  return out_.forward(x, threads);
+  return norm_ ? norm_->forward(x, {}, threads) : std::move(x);
+}
+
+void TextModel::check_labels(const LabelledTokens& batch) const {
+  const std::int64_t rows =
+      config_.task == TextTask::sequence_class ? batch.tokens.batch() : std::ssize(batch.tokens.ids);
+  refuse_unless(std::ssize(batch.labels) == rows, kTextModel, "{} labels for {} rows of logits", batch.labels.size(),
+                rows);
+}
+
+LossSum TextModel::measured(const CrossEntropy& sum, const Tensor& features,
+                            const std::vector<std::int32_t>& labels) const {
+  constexpr std::int64_t kRows = 256;  // at a time: of a vocabulary's logits there may be many
+  LossSum total{.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+  for (std::int64_t begin = 0; begin < features.size(0); begin += kRows) {
+    const std::int64_t end = std::min(begin + kRows, features.size(0));
+    const Tensor logits = out_.forward(features.view().slice(0, begin, end));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float* row = logits.data<float>() + (i - begin) * config_.outputs;
+      if (std::max_element(row, row + config_.outputs) - row == labels[static_cast<std::size_t>(i)]) ++total.metric;
+    }
+  }
+  return total;
+}
+
+LossSum TextModel::loss(const LabelledTokens& batch) const {
+  check_labels(batch);
+  const Labelled wanted(batch.labels);
+  const Tensor read = read_rows(config_, encoder_.forward(batch.tokens), batch.tokens.offsets),
+               x = features(take_rows(read, wanted.rows), 0);
+  Tensor unpacked;
+  return measured(cross_entropy(out_.classes(unpacked), x, wanted.labels), x, wanted.labels);
+}
+
+LossSum TextModel::backward(const LabelledTokens& batch, const TextTrainingOptions& options) {
+  check_labels(batch);
+  const Dropout all{.p = options.dropout, .seed = options.seed};
+  const Dropout in_encoder = dropout_at(all, 0), in_head = dropout_at(all, 1);
+  TextEncoderSaved saved;
+  const Labelled labelled(batch.labels);
+  const Tensor read = read_rows(config_, encoder_.forward(batch.tokens, in_encoder, saved), batch.tokens.offsets);
+  HeadSaved head;
+  Tensor x = features(take_rows(read, labelled.rows), 0, &head);
+  drop(in_head, x, x, 0);
+  Tensor grad = Tensor::zeros(x.shape()), unpacked;
+  CrossEntropyGradients wanted = out_.class_gradients();
+  wanted.hidden = grad;
+  if (tied_) wanted.weight = gradient_view(encoder_.words());
+  const CrossEntropy sum =
+      cross_entropy(out_.classes(unpacked), x, labelled.labels, {.smoothing = options.label_smoothing}, wanted);
+  drop(in_head, grad, grad, 0);
+  if (norm_) {
+    Tensor before = Tensor::zeros(grad.shape());
+    norm_->backward(head.active, grad, before);
+    grad = std::move(before);
+  }
+  if (dense_) {
+    if (activation_) {
+      ops::activate_backward(*activation_, head.wide.data<float>(), grad.data<float>(), grad.element_count());
+    } else {
+      for (std::int64_t i = 0; i < grad.element_count(); ++i) {
+        const float value = head.active.data<float>()[i];
+        grad.data<float>()[i] *= 1 - value * value;
+      }
+    }
+    Tensor before = Tensor::zeros(head.rows.shape());
+    dense_->backward(head.rows, grad, before);
+    grad = std::move(before);
+  }
+  grad = put_rows(grad, labelled.rows, read.size(0));
+  if (config_.task == TextTask::sequence_class) {
+    grad = pooled_rows_backward(grad, batch.tokens.offsets, pooling_of(config_));
+  }
+  encoder_.backward(batch.tokens, in_encoder, saved, grad);
+  return measured(sum, x, labelled.labels);
+}
+
+void TextModel::visit(const ParameterVisitor& visitor) const {
+  const std::string scope = kHeadScope;
+  encoder_.visit(visitor);
+  if (dense_) dense_->visit(visitor, scope + "dense.");
+  if (norm_) norm_->visit(visitor, scope + "norm.");
+  const auto own = [&](const std::string& name, const Parameter& parameter) {
+    if (!tied_ || name != kTied) visitor(name, parameter);
+  };
+  out_.visit(own, scope + "out.");
+}
+
+void TextModel::update(const ParameterUpdater& updater) {
+  const std::string scope = kHeadScope;
+  encoder_.update(updater);
+  if (dense_) dense_->update(updater, scope + "dense.");
+  if (norm_) norm_->update(updater, scope + "norm.");
+  const auto own = [&](const std::string& name, Parameter& parameter) {
+    if (tied_ && name == kTied) {
+      convert(encoder_.words().value, parameter.value);
+    } else {
+      updater(name, parameter);
+    }
+  };
+  out_.update(own, scope + "out.");
+}
+
+void TextModel::save(const std::string& folder, const std::string& from, Dtype dtype) const {
+  write_text_folder(folder, from, *this, dtype);
 }
 
 }  // namespace qkv

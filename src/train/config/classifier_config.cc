@@ -80,9 +80,7 @@ ClassifierConfig read_classifier_config(const std::string& path) {
   if (config.model.model_dim % config.model.heads != 0) {
     model["heads"].refuse(fmt::format("is {}, must divide model_dim, {}", config.model.heads, config.model.model_dim));
   }
-  if (config.training.steps == 0 && config.training.epochs == 0) {
-    root["training"].refuse("must have steps or epochs above 0");
-  }
+  expect_end(root["training"], config.training);
   config.model.picture = {config.picture, config.picture};
   config.model.patch = {config.patch, config.patch};
   return config;

@@ -87,9 +87,7 @@ LanguageConfig read_language_training(const std::string& path) {
   if (model.heads % model.kv_heads != 0) {
     refuse_heads("kv_heads", model.kv_heads, fmt::format("must divide heads, {}", model.heads));
   }
-  if (config.training.steps == 0 && config.training.epochs == 0) {
-    root["training"].refuse("must have steps or epochs above 0");
-  }
+  expect_end(root["training"], config.training);
   if (config.max_length == 0) config.max_length = model.positions;
   if (config.max_length > model.positions) {
     root["training"]["max_length"].refuse(

@@ -176,9 +176,7 @@ void complete_transformer(const io::JsonValue& root, TrainConfig& config) {
 }
 
 void complete(const io::JsonValue& root, TrainConfig& config) {
-  if (config.training.steps == 0 && config.training.epochs == 0) {
-    root["training"].refuse("must have steps or epochs above 0");
-  }
+  expect_end(root["training"], config.training);
   if (config.max_length == 0) config.max_length = config.model->positions();
   if (config.max_length > config.model->positions()) {
     root["training"]["max_length"].refuse(

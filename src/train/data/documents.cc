@@ -1,42 +1,30 @@
 // Reads documents, and cuts them into examples.
 #include "train/data/documents.h"
 
-#include <fmt/format.h>
-
-#include "core/stop.h"
 #include "io/files/byte_source.h"
-#include "qkv/error.h"
 #include "qkv/files.h"
 #include "qkv/layers/sequences.h"
+#include "train/data/data_lines.h"
 
 namespace qkv::training {
 
 std::vector<Document> read_documents(const std::string& path, std::span<const std::string> reserved,
                                      const TextLineOptions& options) {
-  const std::string bytes = read_file(path);
-  const auto refuse_line = [&](std::int64_t line, const std::string& fault) {
-    throw FormatError(fmt::format("{}: line {} {}", path, line, fault));
-  };
   std::vector<Document> documents;
-  std::int64_t number = 0;
   bool inside = false;
-  for (std::string_view rest = bytes; !rest.empty();) {
-    check_stop();
-    const std::size_t end = rest.find('\n');
-    const std::string line = text_of_line(rest.substr(0, end), ++number, options, path);
-    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  for_each_line(read_file(path), path, options, [&](const std::string& line, std::int64_t number, bool last) {
     const bool blank = line.find_first_not_of(" \t") == std::string::npos;
-    if (blank && !inside && !rest.empty()) refuse_line(number, "is blank: an empty document");
+    if (blank && !inside && !last) refuse_line(path, number, "is blank: an empty document");
     if (!blank) {
       for (const std::string& token : reserved) {
-        if (line.find(token) != std::string::npos) refuse_line(number, "holds the special token " + token);
+        if (line.find(token) != std::string::npos) refuse_line(path, number, "holds the special token " + token);
       }
       if (!inside) documents.push_back({{}, number});
       std::string& text = documents.back().text;
       text += (text.empty() ? "" : "\n") + line;
     }
     inside = !blank;
-  }
+  });
   return documents;
 }
 

@@ -1,0 +1,130 @@
+// Texts, or pairs of texts, with a label each: read from files, and as examples to train on.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "qkv/models/sentence_encoder.h"
+#include "qkv/models/text_model.h"
+#include "qkv/text/tokenizer.h"
+#include "qkv/text_lines.h"
+#include "qkv/train/examples.h"
+
+namespace qkv::training {
+
+struct LabelledText {
+  std::string text;
+  std::optional<std::string> second;
+  std::string label;  // empty: none
+  std::int64_t line;  // from 1
+};
+
+// What a file has beside a text.
+struct TextColumns {
+  bool second = false, label = true;
+};
+
+// Columns with a tab between them, CSV or lines of JSON, by the name of the file. FormatError, naming the line, for
+// what breaks a rule: another number of columns, an empty text or label, bytes that are not UTF-8, and texts that hold
+// one of `reserved`.
+std::vector<LabelledText> read_labelled_texts(const std::string& path, const TextColumns& columns,
+                                              std::span<const std::string> reserved, const TextLineOptions& options);
+
+// Sorted, each once.
+std::vector<std::string> labels_of(const std::vector<LabelledText>& texts);
+
+// Its number among labels_of(). FormatError, naming the line, for one that is not there.
+std::int32_t number_of(const std::string& label, const std::vector<std::string>& labels, const std::string& path,
+                       std::int64_t line);
+
+// Encodings, and batches of them.
+class EncodedTexts {
+ public:
+  // Of so many texts, `encode` makes the i-th of at most so many tokens; 0: all.
+  EncodedTexts(std::size_t count, std::int64_t max_length,
+               const std::function<Encoding(std::size_t i, std::size_t max_length)>& encode);
+
+  std::int64_t length(std::int64_t i) const { return std::ssize(encodings_[static_cast<std::size_t>(i)].ids); }
+  std::uint32_t checksum(std::uint32_t sum) const;
+  TokenBatch collect(std::span<const std::uint32_t> chosen) const;
+  std::int64_t count() const { return std::ssize(encodings_); }
+  const Encoding& encoding(std::size_t i) const { return encodings_[i]; }
+  std::int64_t cut() const { return cut_; }  // how many lost their ends
+
+ private:
+  std::vector<Encoding> encodings_;
+  std::int64_t cut_ = 0;
+};
+
+// Pairs of texts that belong together.
+class SentenceExamples : public Examples<SentencePairs> {
+ public:
+  SentenceExamples(const std::vector<LabelledText>& texts, const Tokenizer& tokenizer, std::int64_t max_length);
+
+  std::string kind() const override { return "pairs"; }
+  std::int64_t count() const override { return first_.count(); }
+  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = first_.length(i)}; }
+  std::uint32_t checksum() const override { return second_.checksum(first_.checksum(0)); }
+  SentencePairs collect(std::span<const std::uint32_t> chosen) const override {
+    return {first_.collect(chosen), second_.collect(chosen)};
+  }
+
+  std::int64_t cut() const { return first_.cut() + second_.cut(); }
+
+ private:
+  EncodedTexts first_, second_;
+};
+
+// Texts as they are, of which words are hidden by mask_tokens().
+class PlainExamples : public Examples<TokenBatch> {
+ public:
+  PlainExamples(const std::vector<LabelledText>& texts, const Tokenizer& tokenizer, std::int64_t max_length);
+
+  std::string kind() const override { return "texts"; }
+  std::int64_t count() const override { return texts_.count(); }
+  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = texts_.length(i)}; }
+  std::uint32_t checksum() const override { return texts_.checksum(0); }
+  TokenBatch collect(std::span<const std::uint32_t> chosen) const override { return texts_.collect(chosen); }
+
+  std::int64_t cut() const { return texts_.cut(); }
+
+ private:
+  EncodedTexts texts_;
+};
+
+// Which tokens a batch may hide, and behind what.
+struct MaskedWords {
+  std::int32_t mask = 0;
+  std::int64_t vocab = 0;
+  std::vector<std::uint8_t> is_special{};  // by id
+};
+
+// Of the tokens that are not special 15 in 100 are to be found, at least one of a batch: 80 in 100 of these are hidden,
+// 10 are other tokens, and 10 stay, as Devlin et al., "BERT" (2018), section 3.1, have it.
+LabelledTokens mask_tokens(TokenBatch tokens, const MaskedWords& words, std::uint64_t seed);
+
+// The encodings of texts and the numbers of their labels.
+class TextExamples : public Examples<LabelledTokens> {
+ public:
+  // FormatError, naming line and `path`, for a label that is not one of them.
+  TextExamples(const std::vector<LabelledText>& texts, const std::vector<std::string>& labels,
+               const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path);
+
+  std::string kind() const override { return "texts"; }
+  std::int64_t count() const override { return texts_.count(); }
+  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = texts_.length(i)}; }
+  std::uint32_t checksum() const override;
+  LabelledTokens collect(std::span<const std::uint32_t> chosen) const override;
+
+  std::int64_t cut() const { return texts_.cut(); }
+
+ private:
+  EncodedTexts texts_;
+  std::vector<std::int32_t> labels_;
+};
+
+}  // namespace qkv::training

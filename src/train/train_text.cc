@@ -1,0 +1,225 @@
+// train_text() and train_sentences(): check files and folder, begin with an encoder, and train it with a head or by the
+// vectors that it makes.
+#include "qkv/train/train_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "core/refuse.h"
+#include "qkv/files.h"
+#include "qkv/models/sentence_encoder.h"
+#include "qkv/models/text_model.h"
+#include "qkv/stop.h"
+#include "train/checkpoints.h"
+#include "train/config/run_identity.h"
+#include "train/config/sentence_config.h"
+#include "train/config/text_config.h"
+#include "train/data/labelled_texts.h"
+#include "train/data/labelled_words.h"
+#include "train/trained_with.h"
+
+namespace qkv {
+namespace {
+
+using training::MaskedWords;
+using training::SentenceConfig;
+using training::SentenceExamples;
+using training::TextConfig;
+using training::TextExamples;
+
+using TrainedText = training::TrainedWith<LabelledTokens, TextModel, TextConfig>;
+
+// Hides words by the seed; those to validate with are always the same.
+class TrainedWords : public TrainableOn<TokenBatch> {
+ public:
+  TrainedWords(TextModel& model, const TextConfig& config, const MaskedWords& words)
+      : model_(model, config), words_(words), seed_(config.training.seed) {}
+
+  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { model_.update(updater); }
+  LossSum loss(const TokenBatch& batch) const override {
+    return model_.loss(training::mask_tokens(batch, words_, seed_));
+  }
+  LossSum backward(const TokenBatch& batch, std::uint64_t dropout_seed) override {
+    return model_.backward(training::mask_tokens(batch, words_, dropout_seed), dropout_seed);
+  }
+
+ private:
+  TrainedText model_;
+  const MaskedWords& words_;
+  std::uint64_t seed_;
+};
+
+class TrainedSentences : public TrainableOn<SentencePairs> {
+ public:
+  TrainedSentences(SentenceEncoder& model, const SentenceConfig& config) : model_(model), config_(config) {}
+
+  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { model_.update(updater); }
+  std::string metric_name() const override { return "accuracy"; }
+  LossSum loss(const SentencePairs& batch) const override {
+    return model_.loss(batch, {.temperature = config_.temperature});
+  }
+  LossSum backward(const SentencePairs& batch, std::uint64_t dropout_seed) override {
+    return model_.backward(batch, {.temperature = config_.temperature,
+                                   .chunk = config_.chunk,
+                                   .label_smoothing = config_.label_smoothing,
+                                   .dropout = config_.dropout,
+                                   .seed = dropout_seed});
+  }
+
+ private:
+  SentenceEncoder& model_;
+  const SentenceConfig& config_;
+};
+
+// What BERT and RoBERTa call the token that hides another.
+constexpr const char* kMasks[] = {"[MASK]", "<mask>"};
+
+// What the folder of a tokenizer has for those who open it.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
+
+// What trainings on texts have in common: an encoder to begin with, its tokenizer, and texts.
+class TextTraining {
+ public:
+  // `max_length`: 0: all positions.
+  TextTraining(const TrainTextFiles& files, std::int64_t max_length, const TrainingOptions& options)
+      : files_(files), options_(options) {
+    refuse_unless(!files.from.empty(), "train", "{} needs the folder of an encoder to start from (--from)",
+                  files.config);
+    const TextEncoderConfig encoder = TextEncoder::read_config(files.from);
+    tokenizer_.emplace(Tokenizer::load(files.from + "/" + kTokenizerFiles[0], encoder.vocab));
+    length_ = max_length == 0 ? encoder.positions : std::min(max_length, encoder.positions);
+    reserved_ = tokenizer_->special_tokens();
+  }
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  std::int64_t length() const { return length_; }
+  const std::vector<std::string>& reserved() const { return reserved_; }
+
+  // With `identity` beside the encoder's, and `settings`; `save` writes the model beside the tokenizer's files.
+  template <class Batch, class Examples, class Config>
+  TrainingResult run(TrainableOn<Batch>& model, const Examples& train_examples, const Examples& valid_examples,
+                     const Config& config, const std::map<std::string, std::string>& identity,
+                     const std::map<std::string, std::string>& settings, const std::function<void()>& save) const {
+    training::expect_own_files(
+        files_.out, {"model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json", "modules.json"});
+    notice_cut(files_.train, train_examples);
+    notice_cut(files_.valid, valid_examples);
+    TrainingOptions all = options_;
+    all.identity = identity;
+    all.identity["from"] = training::checksum_of_weights(files_.from);
+    all.settings = training::settings_of(config);
+    all.settings.insert(settings.begin(), settings.end());
+    all.write_model = [&] {
+      for (const char* name : kTokenizerFiles) {
+        const std::string path = files_.from + "/" + name;
+        if (std::filesystem::exists(path)) write_file(files_.out + "/" + name, read_file(path));
+      }
+      save();
+    };
+    return train(model, TrainingData<Batch>{train_examples, valid_examples}, config.training, files_.out, all);
+  }
+
+ private:
+  template <class Examples>
+  void notice_cut(const std::string& path, const Examples& examples) const {
+    if (examples.cut() == 0 || options_.observer == nullptr) return;
+    options_.observer->notice(
+        fmt::format("{}: {} texts have more than {} tokens and lose their ends", path, examples.cut(), length_));
+  }
+
+  const TrainTextFiles& files_;
+  const TrainingOptions& options_;
+  std::optional<Tokenizer> tokenizer_;
+  std::int64_t length_ = 0;
+  std::vector<std::string> reserved_;
+};
+
+// A head of `task` on labelled texts, which become `Examples`.
+template <class Examples, class Texts>
+TrainingResult train_head(const TrainTextFiles& files, const TextTraining& training, const TextConfig& config,
+                          TextTask task, const Texts& train_texts, const Texts& valid_texts) {
+  const std::vector<std::string> labels = training::labels_of(train_texts);
+  const TextHeadConfig head{.task = task, .outputs = std::ssize(labels), .labels = labels};
+  refuse_unless(head.outputs != 1, "train", "{} has one label; at least two are needed", files.train);
+  const Examples train_examples(train_texts, labels, training.tokenizer(), training.length(), files.train),
+      valid_examples(valid_texts, labels, training.tokenizer(), training.length(), files.valid);
+  TextModel model = TextModel::begin(files.from, head, config.training.seed,
+                                     with_precision(WeightStorage::full, config.training.precision));
+  TrainedText trained(model, config, "accuracy");
+  std::string names;
+  for (const std::string& label : labels) names += label + "\n";
+  return training.run(trained, train_examples, valid_examples, config, {{"labels", names}}, {},
+                      [&] { model.save(files.out, files.from, config.dtype); });
+}
+
+TrainingResult train_masked(const TrainTextFiles& files, const TextTraining& training, const TextConfig& config) {
+  const Tokenizer& tokenizer = training.tokenizer();
+  const auto mask = tokenizer.id_of(kMasks[0]), other = tokenizer.id_of(kMasks[1]);
+  refuse_unless(mask || other, "train", "{}/tokenizer.json has neither the token {} nor {}", files.from, kMasks[0],
+                kMasks[1]);
+  const std::int64_t vocab = TextEncoder::read_config(files.from).vocab;
+  MaskedWords words{.mask = mask ? *mask : *other,
+                    .vocab = vocab,
+                    .is_special = std::vector<std::uint8_t>(static_cast<std::size_t>(vocab))};
+  for (const std::string& token : tokenizer.special_tokens()) {
+    words.is_special[static_cast<std::size_t>(*tokenizer.id_of(token))] = 1;
+  }
+  const auto read = [&](const std::string& path) {
+    return training::read_labelled_texts(path, {.label = false}, training.reserved(), files.lines);
+  };
+  const training::PlainExamples train_examples(read(files.train), tokenizer, training.length()),
+      valid_examples(read(files.valid), tokenizer, training.length());
+  TextModel model = TextModel::begin(files.from, {.task = TextTask::masked_word}, config.training.seed,
+                                     with_precision(WeightStorage::full, config.training.precision));
+  TrainedWords trained(model, config, words);
+  return training.run(trained, train_examples, valid_examples, config, {}, {},
+                      [&] { model.save(files.out, files.from, config.dtype); });
+}
+
+}  // namespace
+
+TrainingResult train_text(const TrainTextFiles& files, const TrainingOptions& options) {
+  const StopScope stop(options.stop);
+  const TextConfig config = training::read_text_config(files.config);
+  const TextTraining texts(files, config.max_length, options);
+  if (config.kind == TrainedKind::masked) return train_masked(files, texts, config);
+  if (config.kind == TrainedKind::tokens) {
+    const auto read = [&](const std::string& path) {
+      return training::read_labelled_words(path, texts.reserved(), files.lines);
+    };
+    return train_head<training::WordExamples>(files, texts, config, TextTask::token_class, read(files.train),
+                                              read(files.valid));
+  }
+  const auto read = [&](const std::string& path) {
+    return training::read_labelled_texts(path, {.second = config.kind == TrainedKind::pairs}, texts.reserved(),
+                                         files.lines);
+  };
+  return train_head<TextExamples>(files, texts, config, TextTask::sequence_class, read(files.train), read(files.valid));
+}
+
+TrainingResult train_sentences(const TrainTextFiles& files, const TrainingOptions& options) {
+  const StopScope stop(options.stop);
+  const SentenceConfig config = training::read_sentence_config(files.config);
+  const TextTraining texts(files, config.max_length, options);
+  const auto read = [&](const std::string& path) {
+    return training::read_labelled_texts(path, {.second = true, .label = false}, texts.reserved(), files.lines);
+  };
+  const SentenceExamples train_examples(read(files.train), texts.tokenizer(), texts.length()),
+      valid_examples(read(files.valid), texts.tokenizer(), texts.length());
+  SentenceEncoder model(TextEncoder::load(files.from, with_precision(WeightStorage::full, config.training.precision)),
+                        config.pooling);
+  TrainedSentences trained(model, config);
+  return texts.run(trained, train_examples, valid_examples, config,
+                   {{"pooling", config.pooling == SentencePooling::mean ? "mean" : "first"}},
+                   {{"temperature", fmt::format("{}", config.temperature)}, {"chunk", fmt::format("{}", config.chunk)}},
+                   [&] { model.save(files.out, files.from, texts.length(), config.dtype); });
+}
+
+}  // namespace qkv
