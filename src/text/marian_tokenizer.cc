@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/sha256.h"
 #include "io/files/text.h"
@@ -20,17 +21,6 @@
 namespace qkv::text {
 namespace {
 
-// The words of Marian's tokenizer: a code of the target language, ">>fr<<", as it is, then all else as sentencepiece
-// normalizes it.
-class MarianWords : public PreTokenizer {
- public:
-  explicit MarianWords(SentencePieceNormalizer normalizer) : normalizer_(std::move(normalizer)) {}
-  std::vector<Word> split(Characters& text) const override;
-
- private:
-  SentencePieceNormalizer normalizer_;
-};
-
 // The length of the code that the text begins with: from ">>" to the first "<<". 0: there is none.
 std::size_t code_length(CharacterSpan text) {
   const auto are_both = [](char32_t bracket) {
@@ -41,15 +31,19 @@ std::size_t code_length(CharacterSpan text) {
   return end == text.end() ? 0 : static_cast<std::size_t>(end - text.begin()) + 2;
 }
 
-std::vector<Word> MarianWords::split(Characters& text) const {
-  const std::size_t code = text.empty() ? 0 : code_length(text);
-  const Characters normalized = normalizer_.normalize(CharacterSpan(text).subspan(code));
-  text.resize(code);
-  text.insert(text.end(), normalized.begin(), normalized.end());
-  std::vector<Word> words;
-  if (code > 0) words.push_back({0, code});
-  if (!normalized.empty()) words.push_back({code, text.size()});
-  return words;
+// The words of Marian's tokenizer: a code of the target language, ">>fr<<", as it is, then all else as sentencepiece
+// normalizes it.
+PreTokenizer marian_words(Normalizer normalizer) {
+  return [normalizer = std::move(normalizer)](Characters& text) {
+    const std::size_t code = text.empty() ? 0 : code_length(text);
+    const Characters normalized = normalizer(CharacterSpan(text).subspan(code));
+    text.resize(code);
+    text.insert(text.end(), normalized.begin(), normalized.end());
+    std::vector<Word> words;
+    if (code > 0) words.push_back({0, code});
+    if (!normalized.empty()) words.push_back({code, text.size()});
+    return words;
+  };
 }
 
 // Whether a word is such a code: all other words begin with U+2581.
@@ -84,14 +78,11 @@ void check_spaces(const io::SentencePieceFile& file, const std::string& name) {
   demand(!file.space_as_suffix, "trainer_spec.treat_whitespace_as_suffix must be false");
 }
 
-std::unique_ptr<Decoder> decoder_of(const io::SentencePieceFile& file) {
+Decoder decoder_of(const io::SentencePieceFile& file) {
   constexpr std::size_t kAll = ~std::size_t{0};
-  std::vector<std::unique_ptr<Decoder>> steps;
-  if (file.byte_fallback) steps.push_back(std::make_unique<ByteFallbackDecoder>());
-  steps.push_back(std::make_unique<ReplaceDecoder>("\xE2\x96\x81", " "));
-  steps.push_back(std::make_unique<FuseDecoder>());
-  steps.push_back(std::make_unique<StripDecoder>(" ", kAll, kAll));
-  return std::make_unique<DecoderSequence>(std::move(steps));
+  std::vector<Decoder> steps{replace_decoder("\xE2\x96\x81", " "), fuse, strip_decoder(" ", kAll, kAll)};
+  if (file.byte_fallback) steps.insert(steps.begin(), decode_byte_fallback);
+  return in_turn(std::move(steps));
 }
 
 AddedTokens special_tokens(const Vocabulary& vocabulary) {
@@ -158,7 +149,7 @@ Tokenizer::Parts parse_marian_tokenizer(const NamedBytes& pieces, const NamedByt
   parts.rules = rules.hexadecimal();
   parts.post_processor.after = {{kEnd, tokens.find(kEnd)->id, 0}};
   try {
-    parts.pre_tokenizer = std::make_unique<MarianWords>(SentencePieceNormalizer(file));
+    parts.pre_tokenizer = marian_words(sentence_piece_normalizer(file));
     parts.model = std::make_unique<MarianModel>(std::move(file), std::move(tokens), kUnknown);
   } catch (const std::invalid_argument& broken) {
     throw FormatError(pieces.name + ": " + broken.what());

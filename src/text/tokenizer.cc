@@ -246,7 +246,7 @@ std::string Tokenizer::decode(std::span<const std::int32_t> ids, const DecodeOpt
 }
 
 std::string Tokenizer::join(std::vector<std::string> tokens) const {
-  if (parts_->decoder) parts_->decoder->decode(tokens);
+  if (parts_->decoder) parts_->decoder(tokens);
   return fmt::format("{}", fmt::join(tokens, parts_->decoder ? "" : " "));
 }
 

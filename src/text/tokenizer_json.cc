@@ -19,12 +19,10 @@ namespace qkv::text {
 namespace {
 
 template <class Stage>
-using Reader = std::unique_ptr<Stage> (*)(const JsonValue&);
-template <class Stage>
-using Readers = std::initializer_list<std::pair<const char*, Reader<Stage>>>;
+using Readers = std::initializer_list<std::pair<const char*, Stage (*)(const JsonValue&)>>;
 
 template <class Stage>
-std::unique_ptr<Stage> read_by_type(const JsonValue& stage, const Readers<Stage>& readers) {
+Stage read_by_type(const JsonValue& stage, const Readers<Stage>& readers) {
   const std::string type = stage["type"].string();
   std::string known;
   for (const auto& [name, read] : readers) {
@@ -34,12 +32,18 @@ std::unique_ptr<Stage> read_by_type(const JsonValue& stage, const Readers<Stage>
   refuse_type(stage, known);
 }
 
-// The members of `list`, each read by `read`.
+// The members of `list` in turn, each read by `read`.
 template <class Stage>
-std::vector<std::unique_ptr<Stage>> read_all(const JsonValue& list, Reader<Stage> read) {
-  std::vector<std::unique_ptr<Stage>> stages;
+Stage read_all(const JsonValue& list, Stage (*read)(const JsonValue&)) {
+  std::vector<Stage> stages;
   for (const JsonValue& stage : list.elements()) stages.push_back(read(stage));
-  return stages;
+  return in_turn(std::move(stages));
+}
+
+// A stage without fields of its own.
+template <class Stage, auto function>
+Stage plain(const JsonValue&) {
+  return function;
 }
 
 std::string one_character(const JsonValue& value) {
@@ -58,62 +62,56 @@ std::string pattern(const JsonValue& stage) {
 
 std::size_t count(const JsonValue& value) { return static_cast<std::size_t>(value.integer(0, 1024)); }
 
-std::unique_ptr<Normalizer> read_bert_normalizer(const JsonValue& stage) {
+Normalizer read_bert_normalizer(const JsonValue& stage) {
   BertNormalizerOptions options{.clean_text = stage["clean_text"].boolean(),
                                 .handle_chinese_chars = stage["handle_chinese_chars"].boolean(),
                                 .lowercase = stage["lowercase"].boolean()};
   options.strip_accents = optional_boolean(stage, "strip_accents", options.lowercase);
-  return std::make_unique<BertNormalizer>(options);
+  return bert_normalizer(options);
 }
 
-// A stage without fields of its own.
-template <class Stage, class Kind>
-std::unique_ptr<Stage> plain(const JsonValue&) {
-  return std::make_unique<Kind>();
-}
-
-std::unique_ptr<Normalizer> read_precompiled(const JsonValue& stage) {
+Normalizer read_precompiled(const JsonValue& stage) {
   const JsonValue rules = stage["precompiled_charsmap"];
   const auto bytes = io::decode_base64(rules.string());
   if (!bytes) rules.refuse("must be base64");
-  return build_from(rules, [&] { return std::make_unique<Precompiled>(Charsmap(*bytes)); });
+  return build_from(rules, [&] { return precompiled(Charsmap(*bytes)); });
 }
 
 // Of a string; of regular expressions that one alone which files of SentencePiece models have.
-std::unique_ptr<Normalizer> read_replace(const JsonValue& stage) {
+Normalizer read_replace(const JsonValue& stage) {
   const std::u32string to = to_code_points(stage["content"].string());
   if (const auto expression = stage["pattern"].find("Regex")) {
     if (expression->string() != " {2,}")
       expression->refuse("is not supported; of regular expressions only \" {2,}\" is");
-    return std::make_unique<ReplaceSpaces>(to);
+    return replace_spaces(to);
   }
-  return std::make_unique<Replace>(to_code_points(pattern(stage)), to);
+  return replace(to_code_points(pattern(stage)), to);
 }
 
 template <UnicodeForm form>
-std::unique_ptr<Normalizer> read_form(const JsonValue&) {
-  return std::make_unique<UnicodeNormalizer>(form);
+Normalizer read_form(const JsonValue&) {
+  return [](CharacterSpan text) { return to_form(text, form); };
 }
 
 // Older files say only whether a space is put before every text.
-Metaspace::Prepend prepend_of(const JsonValue& stage) {
+PrependSpace prepend_of(const JsonValue& stage) {
   const auto scheme = stage.find("prepend_scheme");
   if (!scheme) {
-    return optional_boolean(stage, "add_prefix_space", true) ? Metaspace::Prepend::always : Metaspace::Prepend::never;
+    return optional_boolean(stage, "add_prefix_space", true) ? PrependSpace::always : PrependSpace::never;
   }
-  if (scheme->string() == "always") return Metaspace::Prepend::always;
-  if (scheme->string() == "first") return Metaspace::Prepend::first;
+  if (scheme->string() == "always") return PrependSpace::always;
+  if (scheme->string() == "first") return PrependSpace::first;
   if (scheme->string() != "never") scheme->refuse("must be \"always\", \"first\" or \"never\"");
-  return Metaspace::Prepend::never;
+  return PrependSpace::never;
 }
 
-std::unique_ptr<PreTokenizer> read_metaspace(const JsonValue& stage) {
+PreTokenizer read_metaspace(const JsonValue& stage) {
   const char32_t replacement = to_code_points(one_character(stage["replacement"])).front();
-  return std::make_unique<Metaspace>(replacement, prepend_of(stage), optional_boolean(stage, "split", true));
+  return metaspace_words(replacement, prepend_of(stage), optional_boolean(stage, "split", true));
 }
 
-std::unique_ptr<PreTokenizer> read_byte_level(const JsonValue& stage) {
-  return std::make_unique<ByteLevel>(stage["add_prefix_space"].boolean(), optional_boolean(stage, "use_regex", true));
+PreTokenizer read_byte_level(const JsonValue& stage) {
+  return byte_level_words(stage["add_prefix_space"].boolean(), optional_boolean(stage, "use_regex", true));
 }
 
 SeparatorBecomes read_behavior(const JsonValue& behavior) {
@@ -141,32 +139,30 @@ Matcher read_matcher(const JsonValue& stage) {
   return *matcher;
 }
 
-std::unique_ptr<PreTokenizer> read_split(const JsonValue& stage) {
+PreTokenizer read_split(const JsonValue& stage) {
   const Separators separators = stage["invert"].boolean() ? Separators::between : Separators::matches;
-  return std::make_unique<Split>(read_matcher(stage), read_behavior(stage["behavior"]), separators);
+  return split_at(read_matcher(stage), read_behavior(stage["behavior"]), separators);
 }
 
-std::unique_ptr<PreTokenizer> read_digits(const JsonValue& stage) {
+PreTokenizer read_digits(const JsonValue& stage) {
   const bool each = stage["individual_digits"].boolean();
-  return std::make_unique<Split>(end_of_digit, each ? SeparatorBecomes::word : SeparatorBecomes::one_word_with_others);
+  return split_at(end_of_digit, each ? SeparatorBecomes::word : SeparatorBecomes::one_word_with_others);
 }
 
-std::unique_ptr<PreTokenizer> read_punctuation(const JsonValue& stage) {
+PreTokenizer read_punctuation(const JsonValue& stage) {
   const auto behavior = stage.find("behavior");
-  return std::make_unique<Split>(end_of_punctuation, behavior ? read_behavior(*behavior) : SeparatorBecomes::word);
+  return split_at(end_of_punctuation, behavior ? read_behavior(*behavior) : SeparatorBecomes::word);
 }
 
-std::unique_ptr<Decoder> read_metaspace_decoder(const JsonValue& stage) {
-  return std::make_unique<MetaspaceDecoder>(one_character(stage["replacement"]),
-                                            prepend_of(stage) != Metaspace::Prepend::never);
+Decoder read_metaspace_decoder(const JsonValue& stage) {
+  return metaspace_decoder(one_character(stage["replacement"]), prepend_of(stage) != PrependSpace::never);
 }
 
-std::unique_ptr<Decoder> read_strip_decoder(const JsonValue& stage) {
-  return std::make_unique<StripDecoder>(one_character(stage["content"]), count(stage["start"]), count(stage["stop"]));
+Decoder read_strip_decoder(const JsonValue& stage) {
+  return strip_decoder(one_character(stage["content"]), count(stage["start"]), count(stage["stop"]));
 }
 
-std::unique_ptr<Normalizer> read_normalizer(const JsonValue& stage) {
-  using Result = std::unique_ptr<Normalizer>;
+Normalizer read_normalizer(const JsonValue& stage) {
   return read_by_type<Normalizer>(
       stage,
       {{"BertNormalizer", read_bert_normalizer},
@@ -174,66 +170,57 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonValue& stage) {
        {"NFD", read_form<UnicodeForm::nfd>},
        {"NFKC", read_form<UnicodeForm::nfkc>},
        {"NFKD", read_form<UnicodeForm::nfkd>},
-       {"Lowercase", plain<Normalizer, Lowercase>},
-       {"StripAccents", plain<Normalizer, StripAccents>},
+       {"Lowercase", plain<Normalizer, to_lower>},
+       {"StripAccents", plain<Normalizer, strip_accents>},
        {"Strip",
-        [](const JsonValue& s) -> Result {
-          return std::make_unique<StripSpace>(s["strip_left"].boolean(), s["strip_right"].boolean());
+        [](const JsonValue& s) -> Normalizer {
+          return strip_space(s["strip_left"].boolean(), s["strip_right"].boolean());
         }},
        {"Prepend",
-        [](const JsonValue& s) -> Result { return std::make_unique<Prepend>(to_code_points(s["prepend"].string())); }},
+        [](const JsonValue& s) -> Normalizer {
+          return [beginning = to_code_points(s["prepend"].string())](CharacterSpan text) {
+            return prepended(beginning, text);
+          };
+        }},
        {"Precompiled", read_precompiled},
        {"Replace", read_replace},
-       {"Sequence", [](const JsonValue& s) -> Result {
-          return std::make_unique<NormalizerSequence>(read_all<Normalizer>(s["normalizers"], read_normalizer));
-        }}});
+       {"Sequence", [](const JsonValue& s) -> Normalizer { return read_all(s["normalizers"], read_normalizer); }}});
 }
 
-std::unique_ptr<PreTokenizer> read_pre_tokenizer(const JsonValue& stage) {
-  using Result = std::unique_ptr<PreTokenizer>;
+PreTokenizer read_pre_tokenizer(const JsonValue& stage) {
   return read_by_type<PreTokenizer>(
-      stage,
-      {{"BertPreTokenizer", plain<PreTokenizer, BertPreTokenizer>},
-       {"ByteLevel", read_byte_level},
-       {"Metaspace", read_metaspace},
-       {"Split", read_split},
-       {"Digits", read_digits},
-       {"Punctuation", read_punctuation},
-       {"Whitespace", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(true); }},
-       {"WhitespaceSplit", [](const JsonValue&) -> Result { return std::make_unique<Whitespace>(false); }},
-       {"Sequence", [](const JsonValue& s) -> Result {
-          return std::make_unique<PreTokenizerSequence>(read_all<PreTokenizer>(s["pretokenizers"], read_pre_tokenizer));
-        }}});
+      stage, {{"BertPreTokenizer", plain<PreTokenizer, bert_words>},
+              {"ByteLevel", read_byte_level},
+              {"Metaspace", read_metaspace},
+              {"Split", read_split},
+              {"Digits", read_digits},
+              {"Punctuation", read_punctuation},
+              {"Whitespace", [](const JsonValue&) -> PreTokenizer { return whitespace_words(true); }},
+              {"WhitespaceSplit", [](const JsonValue&) -> PreTokenizer { return whitespace_words(false); }},
+              {"Sequence",
+               [](const JsonValue& s) -> PreTokenizer { return read_all(s["pretokenizers"], read_pre_tokenizer); }}});
 }
 
-std::unique_ptr<Decoder> read_decoder(const JsonValue& stage) {
-  using Result = std::unique_ptr<Decoder>;
+Decoder read_decoder(const JsonValue& stage) {
   return read_by_type<Decoder>(
-      stage, {{"WordPiece",
-               [](const JsonValue& s) -> Result {
-                 return std::make_unique<WordPieceDecoder>(s["prefix"].string(), s["cleanup"].boolean());
-               }},
-              {"ByteLevel", plain<Decoder, ByteLevelDecoder>},
-              {"Metaspace", read_metaspace_decoder},
-              {"BPEDecoder",
-               [](const JsonValue& s) -> Result { return std::make_unique<SuffixDecoder>(s["suffix"].string()); }},
-              {"ByteFallback", plain<Decoder, ByteFallbackDecoder>},
-              {"Replace",
-               [](const JsonValue& s) -> Result {
-                 return std::make_unique<ReplaceDecoder>(pattern(s), s["content"].string());
-               }},
-              {"Fuse", plain<Decoder, FuseDecoder>},
-              {"Strip", read_strip_decoder},
-              {"Sequence", [](const JsonValue& s) -> Result {
-                 return std::make_unique<DecoderSequence>(read_all<Decoder>(s["decoders"], read_decoder));
-               }}});
+      stage,
+      {{"WordPiece",
+        [](const JsonValue& s) -> Decoder { return word_piece_decoder(s["prefix"].string(), s["cleanup"].boolean()); }},
+       {"ByteLevel", plain<Decoder, decode_byte_level>},
+       {"Metaspace", read_metaspace_decoder},
+       {"BPEDecoder", [](const JsonValue& s) -> Decoder { return suffix_decoder(s["suffix"].string()); }},
+       {"ByteFallback", plain<Decoder, decode_byte_fallback>},
+       {"Replace", [](const JsonValue& s) -> Decoder { return replace_decoder(pattern(s), s["content"].string()); }},
+       {"Fuse", plain<Decoder, fuse>},
+       {"Strip", read_strip_decoder},
+       {"Sequence", [](const JsonValue& s) -> Decoder { return read_all(s["decoders"], read_decoder); }}});
 }
 
 // Each character of an added token may cost a hundred bytes, and no file has so many.
 constexpr std::size_t kMostAddedCharacters = 100'000;
 
 AddedTokens read_added_tokens(const JsonValue& list, const TokenLimits& limits, const Vocabulary& vocabulary,
-                              const Normalizer* normalizer) {
+                              const Normalizer& normalizer) {
   std::vector<AddedToken> tokens;
   std::size_t characters = 0;
   for (const JsonValue& item : list.elements()) {
@@ -410,7 +397,7 @@ Tokenizer::Parts read_stages(const io::JsonDocument& document, std::int64_t voca
   parts.model = read_model(root["model"], limits);
   const Vocabulary& vocabulary = parts.model->vocabulary();
   if (const auto list = root.find("added_tokens")) {
-    parts.added = read_added_tokens(*list, limits, vocabulary, parts.normalizer.get());
+    parts.added = read_added_tokens(*list, limits, vocabulary, parts.normalizer);
   }
   if (const auto stage = root.find("post_processor")) {
     parts.post_processor = read_post_processor(*stage, {limits, vocabulary, parts.added});

@@ -7,7 +7,7 @@ namespace qkv::text {
 namespace {
 
 bool visit_words(const Tokenizer::Parts& parts, Characters text, const WordVisitor& visit) {
-  const auto words = parts.pre_tokenizer ? parts.pre_tokenizer->split(text) : std::vector<Word>{{0, text.size()}};
+  const auto words = parts.pre_tokenizer ? parts.pre_tokenizer(text) : std::vector<Word>{{0, text.size()}};
   StopTurns turns;
   for (const Word& word : words) {
     turns.next();
@@ -18,7 +18,7 @@ bool visit_words(const Tokenizer::Parts& parts, Characters text, const WordVisit
 
 // Text without added tokens that are searched for as they are.
 bool visit_between(const Tokenizer::Parts& parts, CharacterSpan raw, const WordVisitor& visit) {
-  const Characters text = parts.normalizer ? parts.normalizer->normalize(raw) : Characters(raw.begin(), raw.end());
+  const Characters text = parts.normalizer ? parts.normalizer(raw) : Characters(raw.begin(), raw.end());
   for (const AddedTokens::Section& section : parts.added.split(text, true)) {
     const bool goes_on = section.token != nullptr
                              ? visit(section.token, section.text)

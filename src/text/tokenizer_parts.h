@@ -49,10 +49,10 @@ struct PostProcessor {
 }  // namespace text
 
 struct Tokenizer::Parts {
-  std::unique_ptr<text::Normalizer> normalizer;       // nullptr: text as it is
-  std::unique_ptr<text::PreTokenizer> pre_tokenizer;  // nullptr: the whole text is a word
+  text::Normalizer normalizer;       // none: text as it is
+  text::PreTokenizer pre_tokenizer;  // none: the whole text is a word
   std::unique_ptr<text::Model> model;
-  std::unique_ptr<text::Decoder> decoder;  // nullptr: tokens joined by spaces
+  text::Decoder decoder;  // none: tokens joined by spaces
   text::AddedTokens added;
   text::PostProcessor post_processor;
   std::string rules;  // a digest of what the files say beside tokens, scores and merges

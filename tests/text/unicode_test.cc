@@ -43,31 +43,29 @@ std::vector<std::string> fields(const std::string& name) {
 
 using OneOption = bool BertNormalizerOptions::*;
 
-BertNormalizer normalizer_with(OneOption option) {
+Normalizer normalizer_with(OneOption option) {
   BertNormalizerOptions options{
       .clean_text = false, .handle_chinese_chars = false, .strip_accents = false, .lowercase = false};
   options.*option = true;
-  return BertNormalizer(options);
+  return bert_normalizer(options);
 }
 
-std::u32string normalized(const BertNormalizer& normalizer, const std::u32string& codes) {
+std::u32string normalized(const Normalizer& normalizer, const std::u32string& codes) {
   Characters characters;
   for (const char32_t code : codes) characters.push_back({code, 0, 0});
   std::u32string result;
-  for (const Character& c : normalizer.normalize(std::move(characters))) result.push_back(c.code);
+  for (const Character& c : normalizer(std::move(characters))) result.push_back(c.code);
   return result;
 }
 
 TEST(Unicode, ClassesAreThoseOfTheReference) {
-  const BertNormalizer clean = normalizer_with(&BertNormalizerOptions::clean_text),
-                       chinese = normalizer_with(&BertNormalizerOptions::handle_chinese_chars),
-                       strip = normalizer_with(&BertNormalizerOptions::strip_accents);
-  const auto between = [](const BertNormalizer& normalizer, char32_t c) {
-    return normalized(normalizer, {U'a', c, U'b'});
-  };
+  const Normalizer clean = normalizer_with(&BertNormalizerOptions::clean_text),
+                   chinese = normalizer_with(&BertNormalizerOptions::handle_chinese_chars),
+                   strip = normalizer_with(&BertNormalizerOptions::strip_accents);
+  const auto between = [](const Normalizer& normalizer, char32_t c) { return normalized(normalizer, {U'a', c, U'b'}); };
   const auto words_around = [](char32_t code) {
     Characters characters{{'a', 0, 1}, {code, 1, 2}, {'b', 2, 3}};
-    return BertPreTokenizer().split(characters).size();
+    return bert_words(characters).size();
   };
   const std::pair<const char*, std::function<bool(char32_t)>> classes[] = {
       {"removed", [&](char32_t c) { return between(clean, c) == U"ab"; }},
@@ -97,7 +95,7 @@ TEST(Unicode, ClassesAreThoseOfTheReference) {
 TEST(Unicode, LowerCaseAndDecompositionAreThoseOfTheReference) {
   for (const auto& [name, option] : {std::pair("lower", OneOption{&BertNormalizerOptions::lowercase}),
                                      {"stripped", &BertNormalizerOptions::strip_accents}}) {
-    const BertNormalizer normalizer = normalizer_with(option);
+    const Normalizer normalizer = normalizer_with(option);
     std::map<char32_t, std::u32string> expected;
     for (const std::string& field : fields(name)) {
       std::istringstream parts(field.substr(field.find(':') + 1));
@@ -150,15 +148,15 @@ nlohmann::json precompiled_golden() { return nlohmann::json::parse(golden("preco
 std::string charsmap() { return *io::decode_base64(precompiled_golden().at("charsmap").get<std::string>()); }
 
 TEST(Precompiled, GivesTheTextsAndPlacesOfTheReference) {
-  const Precompiled normalizer{Charsmap(charsmap())};
+  const Normalizer normalizer = precompiled(Charsmap(charsmap()));
   const nlohmann::json golden = precompiled_golden();
   const std::vector<std::string> texts = golden.at("texts"), normalized = golden.at("normalized");
   ASSERT_GT(texts.size(), 1000u);
   for (std::size_t i = 0; i < texts.size(); ++i) {
-    EXPECT_EQ(to_utf8(normalizer.normalize(to_characters(texts[i]))), normalized[i]) << "text " << i;
+    EXPECT_EQ(to_utf8(normalizer(to_characters(texts[i]))), normalized[i]) << "text " << i;
   }
   // A with umlaut (2 bytes) becomes Ae; what follows keeps its place.
-  const Characters result = normalizer.normalize(to_characters("c\u00c4d"));
+  const Characters result = normalizer(to_characters("c\u00c4d"));
   ASSERT_EQ(to_utf8(result), "cAed");
   EXPECT_EQ(result[1].begin, 1u);
   EXPECT_EQ(result[2].begin, 1u);

@@ -84,8 +84,8 @@ TEST(AddedTokens, AreFoundInTexts) {
 }
 
 TEST(AddedTokens, AreFoundInTheirNormalFormAndRefusedEmptyOrRepeated) {
-  const BertNormalizer normalizer({});
-  const AddedTokens added({{.content = "\u00c9tude", .id = 5, .normalized = true}}, &normalizer);
+  const Normalizer normalizer = bert_normalizer();
+  const AddedTokens added({{.content = "\u00c9tude", .id = 5, .normalized = true}}, normalizer);
   const Characters text = to_characters("an etude");
   EXPECT_EQ(added.split(text, false).size(), 1u);
   ASSERT_EQ(added.split(text, true).size(), 2u);
@@ -95,7 +95,7 @@ TEST(AddedTokens, AreFoundInTheirNormalFormAndRefusedEmptyOrRepeated) {
                                                 {{.content = "a", .id = 1}, {.content = "a", .id = 2}},
                                                 {{.content = "a", .id = 1}, {.content = "b", .id = 1}},
                                                 {{.content = "\x01", .id = 1, .normalized = true}}}) {
-    EXPECT_THROW(AddedTokens(tokens, &normalizer), std::invalid_argument);
+    EXPECT_THROW(AddedTokens(tokens, normalizer), std::invalid_argument);
   }
 }
 
@@ -199,12 +199,12 @@ TEST(BertNormalizer, Steps) {
       {"\u4e2d", "\u4e2d", {.handle_chinese_chars = false}},
       {"\u0130", "i\u0307", {.strip_accents = false}}};
   for (const auto& [text, expected, options] : cases) {
-    EXPECT_EQ(to_utf8(BertNormalizer(options).normalize(to_characters(text))), expected) << text;
+    EXPECT_EQ(to_utf8(bert_normalizer(options)(to_characters(text))), expected) << text;
   }
 }
 
 TEST(BertNormalizer, CharactersRememberTheirBytes) {
-  const Characters text = BertNormalizer({}).normalize(to_characters("\001e\u0301\u4e2d"));
+  const Characters text = bert_normalizer()(to_characters("\001e\u0301\u4e2d"));
   ASSERT_EQ(to_utf8(text), "e \u4e2d ");
   EXPECT_TRUE(text[0].begin == 1 && text[0].end == 2);  // the accent, bytes 2 and 3, belongs to no character
   for (int i = 1; i < 4; ++i) EXPECT_TRUE(text[i].begin == 4 && text[i].end == 7) << i;
@@ -219,7 +219,7 @@ TEST(BertPreTokenizer, SplitsAtSpaceAndAroundPunctuation) {
   for (const auto& [text, expected] : cases) {
     Characters characters = to_characters(text);
     Words words;
-    for (const Word& word : BertPreTokenizer().split(characters)) {
+    for (const Word& word : bert_words(characters)) {
       words.push_back(to_utf8(CharacterSpan(characters).subspan(word.begin, word.end - word.begin)));
     }
     EXPECT_EQ(words, expected);
@@ -253,7 +253,7 @@ TEST(WordPiece, TakesTheLongestPieceAndNeverTurnsBack) {
 
 TEST(WordPieceDecoder, JoinsPiecesAndCleansUp) {
   const auto decoded = [](bool cleanup, Words tokens) {
-    WordPieceDecoder("##", cleanup).decode(tokens);
+    word_piece_decoder("##", cleanup)(tokens);
     return std::accumulate(tokens.begin(), tokens.end(), std::string());
   };
   const Words tokens = {"it", "was", "too", "tir", "##ed", ",", "don", "'", "t", "##!", "?"};

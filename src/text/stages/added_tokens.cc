@@ -11,7 +11,7 @@
 
 namespace qkv::text {
 
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* normalizer) : tokens_(std::move(tokens)) {
+AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer) : tokens_(std::move(tokens)) {
   std::ranges::sort(tokens_, {}, &AddedToken::id);
   std::vector<Vocabulary::Entry> entries;
   StopTurns turns;
@@ -20,7 +20,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens, const Normalizer* norma
     const AddedToken& token = tokens_[i];
     entries.push_back({token.content, token.id});
     Characters form = to_characters(token.content);
-    if (token.normalized && normalizer != nullptr) form = normalizer->normalize(form);
+    if (token.normalized && normalizer) form = normalizer(form);
     if (form.empty()) {
       throw std::invalid_argument(
           fmt::format("token {} is empty{}", token.id, token.normalized ? " as normalized" : ""));

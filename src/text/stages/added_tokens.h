@@ -21,7 +21,7 @@ class AddedTokens {
  public:
   AddedTokens() = default;
   // std::invalid_argument if two share their content, their id or the form that is searched for, or if one is empty.
-  AddedTokens(std::vector<AddedToken> tokens, const Normalizer* normalizer);
+  AddedTokens(std::vector<AddedToken> tokens, const Normalizer& normalizer);
 
   // The text in order, cut into added tokens and what lies between them; only those with this `normalized` are found.
   struct Section {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "text/stages/byte_alphabet.h"
 
@@ -44,14 +45,16 @@ constexpr std::array<Replacement, 11> kCleanup = {{{" .", "."},
 
 }  // namespace
 
-void WordPieceDecoder::decode(std::vector<std::string>& tokens) const {
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    std::string& token = tokens[i];
-    const bool continues = i > 0 && token.starts_with(prefix_);
-    token = (i > 0 && !continues ? " " : "") + token.substr(continues ? prefix_.size() : 0);
-    if (!cleanup_) continue;
-    for (const Replacement& rule : kCleanup) token = replace_all(token, rule.from, rule.to);
-  }
+Decoder word_piece_decoder(std::string prefix, bool cleanup) {
+  return [prefix = std::move(prefix), cleanup](std::vector<std::string>& tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      std::string& token = tokens[i];
+      const bool continues = i > 0 && token.starts_with(prefix);
+      token = (i > 0 && !continues ? " " : "") + token.substr(continues ? prefix.size() : 0);
+      if (!cleanup) continue;
+      for (const Replacement& rule : kCleanup) token = replace_all(token, rule.from, rule.to);
+    }
+  };
 }
 
 namespace {
@@ -77,7 +80,7 @@ bool is_utf8(std::string_view bytes) {
 
 }  // namespace
 
-void ByteLevelDecoder::decode(std::vector<std::string>& tokens) const {
+void decode_byte_level(std::vector<std::string>& tokens) {
   std::string bytes;
   for (const std::string& token : tokens) {
     const std::size_t before = bytes.size();
@@ -96,20 +99,24 @@ void ByteLevelDecoder::decode(std::vector<std::string>& tokens) const {
   tokens = {std::move(text)};
 }
 
-void MetaspaceDecoder::decode(std::vector<std::string>& tokens) const {
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = replace_all(tokens[i], replacement_, i == 0 && first_goes_ ? "" : " ");
-  }
+Decoder metaspace_decoder(std::string replacement, bool first_goes) {
+  return [replacement = std::move(replacement), first_goes](std::vector<std::string>& tokens) {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = replace_all(tokens[i], replacement, i == 0 && first_goes ? "" : " ");
+    }
+  };
 }
 
-void SuffixDecoder::decode(std::vector<std::string>& tokens) const {
-  if (suffix_.empty()) return;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
-  }
+Decoder suffix_decoder(std::string suffix) {
+  return [suffix = std::move(suffix)](std::vector<std::string>& tokens) {
+    if (suffix.empty()) return;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = replace_all(tokens[i], suffix, i + 1 == tokens.size() ? "" : " ");
+    }
+  };
 }
 
-void ByteFallbackDecoder::decode(std::vector<std::string>& tokens) const {
+void decode_byte_fallback(std::vector<std::string>& tokens) {
   std::vector<std::string> result;
   std::string bytes;
   const auto flush = [&] {
@@ -132,27 +139,33 @@ void ByteFallbackDecoder::decode(std::vector<std::string>& tokens) const {
   tokens = std::move(result);
 }
 
-void ReplaceDecoder::decode(std::vector<std::string>& tokens) const {
-  for (std::string& token : tokens) token = replace_all(token, from_, to_);
+Decoder replace_decoder(std::string from, std::string to) {
+  return [from = std::move(from), to = std::move(to)](std::vector<std::string>& tokens) {
+    for (std::string& token : tokens) token = replace_all(token, from, to);
+  };
 }
 
-void FuseDecoder::decode(std::vector<std::string>& tokens) const {
+void fuse(std::vector<std::string>& tokens) {
   std::string text;
   for (const std::string& token : tokens) text += token;
   tokens = {std::move(text)};
 }
 
-void StripDecoder::decode(std::vector<std::string>& tokens) const {
-  for (std::string& token : tokens) {
-    std::string_view rest = token;
-    for (std::size_t i = 0; i < start_ && rest.starts_with(character_); ++i) rest.remove_prefix(character_.size());
-    for (std::size_t i = 0; i < stop_ && rest.ends_with(character_); ++i) rest.remove_suffix(character_.size());
-    token = std::string(rest);
-  }
+Decoder strip_decoder(std::string character, std::size_t start, std::size_t stop) {
+  return [character = std::move(character), start, stop](std::vector<std::string>& tokens) {
+    for (std::string& token : tokens) {
+      std::string_view rest = token;
+      for (std::size_t i = 0; i < start && rest.starts_with(character); ++i) rest.remove_prefix(character.size());
+      for (std::size_t i = 0; i < stop && rest.ends_with(character); ++i) rest.remove_suffix(character.size());
+      token = std::string(rest);
+    }
+  };
 }
 
-void DecoderSequence::decode(std::vector<std::string>& tokens) const {
-  for (const auto& step : steps_) step->decode(tokens);
+Decoder in_turn(std::vector<Decoder> steps) {
+  return [steps = std::move(steps)](std::vector<std::string>& tokens) {
+    for (const Decoder& step : steps) step(tokens);
+  };
 }
 
 }  // namespace qkv::text

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <utility>
 
 #include "core/stop.h"
 #include "text/stages/characters.h"
+#include "text/stages/trie.h"
 #include "text/stages/unicode_tables.h"
 
 namespace qkv::text {
@@ -31,17 +33,19 @@ Characters to_lower(CharacterSpan text) {
   return result;
 }
 
-Characters StripAccents::normalize(CharacterSpan text) const {
+Characters strip_accents(CharacterSpan text) {
   Characters result(text.begin(), text.end());
   std::erase_if(result, [](const Character& c) { return is_mark(c.code); });
   return result;
 }
 
-Characters StripSpace::normalize(CharacterSpan text) const {
-  std::size_t begin = 0, end = text.size();
-  while (left_ && begin < end && is_white_space(text[begin].code)) ++begin;
-  while (right_ && begin < end && is_white_space(text[end - 1].code)) --end;
-  return {text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end)};
+Normalizer strip_space(bool left, bool right) {
+  return [left, right](CharacterSpan text) -> Characters {
+    std::size_t begin = 0, end = text.size();
+    while (left && begin < end && is_white_space(text[begin].code)) ++begin;
+    while (right && begin < end && is_white_space(text[end - 1].code)) --end;
+    return {text.begin() + static_cast<std::ptrdiff_t>(begin), text.begin() + static_cast<std::ptrdiff_t>(end)};
+  };
 }
 
 Characters prepended(std::u32string_view beginning, CharacterSpan text) {
@@ -53,46 +57,52 @@ Characters prepended(std::u32string_view beginning, CharacterSpan text) {
   return result;
 }
 
-Characters Replace::normalize(CharacterSpan text) const {
-  Characters result;
-  result.reserve(text.size());
-  StopTurns turns;
-  for (std::size_t at = 0; at < text.size();) {
-    turns.next();
-    const bool found = text.size() - at >= from_.size() &&
-                       std::equal(from_.begin(), from_.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
-                                  [](char32_t code, const Character& c) { return c.code == code; });
-    if (!found) {
-      result.push_back(text[at++]);
-      continue;
+Normalizer replace(std::u32string from, std::u32string to) {
+  return [from = std::move(from), to = std::move(to)](CharacterSpan text) {
+    Characters result;
+    result.reserve(text.size());
+    StopTurns turns;
+    for (std::size_t at = 0; at < text.size();) {
+      turns.next();
+      const bool found = text.size() - at >= from.size() &&
+                         std::equal(from.begin(), from.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
+                                    [](char32_t code, const Character& c) { return c.code == code; });
+      if (!found) {
+        result.push_back(text[at++]);
+        continue;
+      }
+      at += from.size();
+      for (const char32_t code : to) result.push_back({code, text[at - 1].begin, text[at - 1].end});
     }
-    at += from_.size();
-    for (const char32_t code : to_) result.push_back({code, text[at - 1].begin, text[at - 1].end});
-  }
-  return result;
+    return result;
+  };
 }
 
-Characters ReplaceSpaces::normalize(CharacterSpan text) const {
-  Characters result;
-  result.reserve(text.size());
-  StopTurns turns;
-  for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
-    turns.next();
-    while (end < text.size() && text[end].code == ' ') ++end;
-    if (end - at < 2) {
-      end = at + 1;
-      result.push_back(text[at]);
-      continue;
+Normalizer replace_spaces(std::u32string to) {
+  return [to = std::move(to)](CharacterSpan text) {
+    Characters result;
+    result.reserve(text.size());
+    StopTurns turns;
+    for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
+      turns.next();
+      while (end < text.size() && text[end].code == ' ') ++end;
+      if (end - at < 2) {
+        end = at + 1;
+        result.push_back(text[at]);
+        continue;
+      }
+      for (const char32_t code : to) result.push_back({code, text[end - 1].begin, text[end - 1].end});
     }
-    for (const char32_t code : to_) result.push_back({code, text[end - 1].begin, text[end - 1].end});
-  }
-  return result;
+    return result;
+  };
 }
 
-Characters NormalizerSequence::normalize(CharacterSpan text) const {
-  Characters result(text.begin(), text.end());
-  for (const auto& step : steps_) result = step->normalize(result);
-  return result;
+Normalizer in_turn(std::vector<Normalizer> steps) {
+  return [steps = std::move(steps)](CharacterSpan text) {
+    Characters result(text.begin(), text.end());
+    for (const Normalizer& step : steps) result = step(result);
+    return result;
+  };
 }
 
 namespace {
@@ -187,28 +197,30 @@ bool is_chinese(char32_t code) {
 
 }  // namespace
 
-Characters BertNormalizer::normalize(CharacterSpan text) const {
-  Characters clean;
-  clean.reserve(text.size());
-  StopTurns turns;
-  for (Character c : text) {
-    turns.next();
-    if (options_.clean_text) {
-      if (c.code == 0 || c.code == kReplacement) continue;
-      const bool tab_or_line = c.code == '\t' || c.code == '\n' || c.code == '\r';
-      if (!tab_or_line && is_control_or_format(c.code)) continue;
-      if (is_white_space(c.code)) c.code = ' ';
+Normalizer bert_normalizer(const BertNormalizerOptions& options) {
+  return [options](CharacterSpan text) {
+    Characters clean;
+    clean.reserve(text.size());
+    StopTurns turns;
+    for (Character c : text) {
+      turns.next();
+      if (options.clean_text) {
+        if (c.code == 0 || c.code == kReplacement) continue;
+        const bool tab_or_line = c.code == '\t' || c.code == '\n' || c.code == '\r';
+        if (!tab_or_line && is_control_or_format(c.code)) continue;
+        if (is_white_space(c.code)) c.code = ' ';
+      }
+      const bool alone = options.handle_chinese_chars && is_chinese(c.code);
+      if (alone) clean.push_back({' ', c.begin, c.end});
+      clean.push_back(c);
+      if (alone) clean.push_back({' ', c.begin, c.end});
     }
-    const bool alone = options_.handle_chinese_chars && is_chinese(c.code);
-    if (alone) clean.push_back({' ', c.begin, c.end});
-    clean.push_back(c);
-    if (alone) clean.push_back({' ', c.begin, c.end});
-  }
-  if (options_.strip_accents) {
-    clean = to_form(clean, UnicodeForm::nfd);
-    std::erase_if(clean, [](const Character& c) { return c.code >= 0x80 && is_nonspacing_mark(c.code); });
-  }
-  return options_.lowercase ? to_lower(clean) : clean;
+    if (options.strip_accents) {
+      clean = to_form(clean, UnicodeForm::nfd);
+      std::erase_if(clean, [](const Character& c) { return c.code >= 0x80 && is_nonspacing_mark(c.code); });
+    }
+    return options.lowercase ? to_lower(clean) : clean;
+  };
 }
 
 namespace {
@@ -238,77 +250,85 @@ std::size_t first_cluster(CharacterSpan text) {
   return length;
 }
 
-}  // namespace
-
-bool Precompiled::replace(CharacterSpan part, Characters& result) const {
-  const Charsmap::Match match = rules_.shortest(part);
+// Appends what a part becomes, if it has a replacement.
+bool replace_part(const Charsmap& rules, CharacterSpan part, Characters& result) {
+  const Charsmap::Match match = rules.shortest(part);
   if (match.length > 0) append_replacement(result, part, match.replacement);
   return match.length > 0;
 }
 
-Characters Precompiled::normalize(CharacterSpan text) const {
-  constexpr std::size_t kLongestInBytes = 5;
-  Characters result;
-  result.reserve(text.size());
-  StopTurns turns;
-  while (!text.empty()) {
-    turns.next();
-    const CharacterSpan cluster = text.first(first_cluster(text));
-    text = text.subspan(cluster.size());
-    if (to_utf8(cluster).size() <= kLongestInBytes && replace(cluster, result)) continue;
-    for (std::size_t i = 0; i < cluster.size(); ++i) {
-      if (!replace(cluster.subspan(i, 1), result)) result.push_back(cluster[i]);
+}  // namespace
+
+Normalizer precompiled(Charsmap rules) {
+  return [rules = std::move(rules)](CharacterSpan text) {
+    constexpr std::size_t kLongestInBytes = 5;
+    Characters result;
+    result.reserve(text.size());
+    StopTurns turns;
+    while (!text.empty()) {
+      turns.next();
+      const CharacterSpan cluster = text.first(first_cluster(text));
+      text = text.subspan(cluster.size());
+      if (to_utf8(cluster).size() <= kLongestInBytes && replace_part(rules, cluster, result)) continue;
+      for (std::size_t i = 0; i < cluster.size(); ++i) {
+        if (!replace_part(rules, cluster.subspan(i, 1), result)) result.push_back(cluster[i]);
+      }
     }
-  }
-  return result;
+    return result;
+  };
 }
 
 namespace {
 
 constexpr char32_t kVisibleSpace = 0x2581;
 
+struct SentencePieceRules {
+  Charsmap replaced;
+  Trie kept{};  // pieces that the user defined stay as they are
+
+  // Appends what the beginning of a text becomes. Returns how many characters of it that was.
+  std::size_t append_first(CharacterSpan text, Characters& result) const {
+    if (const Trie::Match piece = kept.longest(text); piece.length > 0) {
+      result.insert(result.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(piece.length));
+      return piece.length;
+    }
+    const Charsmap::Match match = replaced.longest(text);
+    if (match.length == 0) {
+      result.push_back(text.front());
+      return 1;
+    }
+    append_replacement(result, text.first(match.length), match.replacement);
+    return match.length;
+  }
+};
+
 }  // namespace
 
-SentencePieceNormalizer::SentencePieceNormalizer(const io::SentencePieceFile& file)
-    : rules_(file.charsmap), single_spaces_(file.single_spaces) {
+Normalizer sentence_piece_normalizer(const io::SentencePieceFile& file) {
+  SentencePieceRules rules{Charsmap(file.charsmap)};
   for (const auto& piece : file.pieces) {
-    if (piece.type == io::SentencePieceFile::Type::user_defined) kept_.insert(to_code_points(piece.text), 0);
+    if (piece.type == io::SentencePieceFile::Type::user_defined) rules.kept.insert(to_code_points(piece.text), 0);
   }
-}
-
-std::size_t SentencePieceNormalizer::append_first(CharacterSpan text, Characters& result) const {
-  if (const Trie::Match kept = kept_.longest(text); kept.length > 0) {
-    result.insert(result.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(kept.length));
-    return kept.length;
-  }
-  const Charsmap::Match match = rules_.longest(text);
-  if (match.length == 0) {
-    result.push_back(text.front());
-    return 1;
-  }
-  append_replacement(result, text.first(match.length), match.replacement);
-  return match.length;
-}
-
-Characters SentencePieceNormalizer::normalize(CharacterSpan text) const {
-  Characters result, part;
-  result.reserve(text.size() + 1);
-  if (!text.empty()) result.push_back({kVisibleSpace, text.front().begin, text.front().begin});
-  bool after_space = single_spaces_;  // a part that follows loses the spaces that it begins with
-  StopTurns turns;
-  while (!text.empty()) {
-    turns.next();
-    part.clear();
-    text = text.subspan(append_first(text, part));
-    for (const Character& c : part) {
-      if (c.code == ' ' && after_space) continue;
-      after_space = false;
-      result.push_back({c.code == ' ' ? kVisibleSpace : c.code, c.begin, c.end});
+  return [rules = std::move(rules), single_spaces = file.single_spaces](CharacterSpan text) {
+    Characters result, part;
+    result.reserve(text.size() + 1);
+    if (!text.empty()) result.push_back({kVisibleSpace, text.front().begin, text.front().begin});
+    bool after_space = single_spaces;  // a part that follows loses the spaces that it begins with
+    StopTurns turns;
+    while (!text.empty()) {
+      turns.next();
+      part.clear();
+      text = text.subspan(rules.append_first(text, part));
+      for (const Character& c : part) {
+        if (c.code == ' ' && after_space) continue;
+        after_space = false;
+        result.push_back({c.code == ' ' ? kVisibleSpace : c.code, c.begin, c.end});
+      }
+      if (!part.empty()) after_space = single_spaces && part.back().code == ' ';
     }
-    if (!part.empty()) after_space = single_spaces_ && part.back().code == ' ';
-  }
-  while (single_spaces_ && !result.empty() && result.back().code == kVisibleSpace) result.pop_back();
-  return result;
+    while (single_spaces && !result.empty() && result.back().code == kVisibleSpace) result.pop_back();
+    return result;
+  };
 }
 
 }  // namespace qkv::text

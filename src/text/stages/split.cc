@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "core/stop.h"
 
@@ -165,31 +166,33 @@ std::vector<Stretch> stretches_of(CharacterSpan text, const Matcher& matcher, Se
 
 }  // namespace
 
-std::vector<Word> Split::split(Characters& text) const {
-  const std::vector<Stretch> parts = stretches_of(text, matcher_, separators_);
-  std::vector<Word> words;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto& [word, separates] = parts[i];
-    if (separates && become_ == SeparatorBecomes::nothing) continue;
-    const auto joins = [&](bool before) {
-      switch (become_) {
-        case SeparatorBecomes::end_of_word:
-          return separates && !before;
-        case SeparatorBecomes::beginning_of_word:
-          return !separates && before;
-        case SeparatorBecomes::one_word_with_others:
-          return separates == before;
-        default:
-          return false;
+PreTokenizer split_at(Matcher matcher, SeparatorBecomes become, Separators separators) {
+  return [matcher = std::move(matcher), become, separators](Characters& text) {
+    const std::vector<Stretch> parts = stretches_of(text, matcher, separators);
+    std::vector<Word> words;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto& [word, separates] = parts[i];
+      if (separates && become == SeparatorBecomes::nothing) continue;
+      const auto joins = [&](bool before) {
+        switch (become) {
+          case SeparatorBecomes::end_of_word:
+            return separates && !before;
+          case SeparatorBecomes::beginning_of_word:
+            return !separates && before;
+          case SeparatorBecomes::one_word_with_others:
+            return separates == before;
+          default:
+            return false;
+        }
+      };
+      if (i > 0 && joins(parts[i - 1].separates)) {
+        words.back().end = word.end;
+      } else {
+        words.push_back(word);
       }
-    };
-    if (i > 0 && joins(parts[i - 1].separates)) {
-      words.back().end = word.end;
-    } else {
-      words.push_back(word);
     }
-  }
-  return words;
+    return words;
+  };
 }
 
 }  // namespace qkv::text

@@ -36,16 +36,6 @@ enum class SeparatorBecomes { nothing, word, end_of_word, beginning_of_word, one
 // What separates: the matches, or what lies between them.
 enum class Separators { matches, between };
 
-class Split : public PreTokenizer {
- public:
-  Split(Matcher matcher, SeparatorBecomes become, Separators separators = Separators::matches)
-      : matcher_(std::move(matcher)), become_(become), separators_(separators) {}
-  std::vector<Word> split(Characters& text) const override;
-
- private:
-  Matcher matcher_;
-  SeparatorBecomes become_;
-  Separators separators_;
-};
+PreTokenizer split_at(Matcher matcher, SeparatorBecomes become, Separators separators = Separators::matches);
 
 }  // namespace qkv::text

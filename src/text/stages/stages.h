@@ -1,8 +1,8 @@
-// The stages of a tokenizer, one interface each. tokenizer.json names the kind of every stage; a new kind is a new
-// class.
+// The stages of a tokenizer. tokenizer.json names the kind of every stage; a new kind is a new function that makes one.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,22 +14,14 @@
 namespace qkv::text {
 
 // Rewrites text before anything else sees it.
-class Normalizer {
- public:
-  virtual ~Normalizer() = default;
-  virtual Characters normalize(CharacterSpan text) const = 0;
-};
+using Normalizer = std::function<Characters(CharacterSpan text)>;
 
 // Cuts normalized text into words. It may rewrite the text; the words are in order and do not overlap.
 struct Word {
   std::size_t begin;
   std::size_t end;
 };
-class PreTokenizer {
- public:
-  virtual ~PreTokenizer() = default;
-  virtual std::vector<Word> split(Characters& text) const = 0;
-};
+using PreTokenizer = std::function<std::vector<Word>(Characters& text)>;
 
 // Cuts a word into tokens of the vocabulary.
 struct Piece {
@@ -55,10 +47,6 @@ class Model {
 };
 
 // Rewrites tokens, whose concatenation is the text in the end.
-class Decoder {
- public:
-  virtual ~Decoder() = default;
-  virtual void decode(std::vector<std::string>& tokens) const = 0;
-};
+using Decoder = std::function<void(std::vector<std::string>& tokens)>;
 
 }  // namespace qkv::text
