@@ -60,11 +60,11 @@ std::string to_svg(const HeadTrace& trace) {
   svg.frame(x, y, right - x, bottom - y, kFaint);
   for (std::size_t i = 0; i < trace.tokens.size(); i += every) {
     svg.text(x - 8, y + cell * (static_cast<double>(i) + 0.5) + 4, Svg::cut(trace.tokens[i], kLongest),
-             {.fill = svg_color(Role::query), .anchor = Anchor::end});
+             {.fill = style_of(Role::query).paper, .anchor = Anchor::end});
   }
   for (std::size_t j = 0; j < trace.keys.size(); j += every) {
     svg.text(x + cell * (static_cast<double>(j) + 0.5), y - 8, Svg::cut(trace.keys[j], kLongest),
-             {.fill = svg_color(Role::key), .turn = -50});
+             {.fill = style_of(Role::key).paper, .turn = -50});
   }
   for (std::int64_t i = 0; i < cells.values.size(0) && cell >= kNumbers; ++i) {
     for (std::int64_t j = 0; j < cells.values.size(1); ++j) {

@@ -19,13 +19,7 @@ constexpr const char* name_of_mask(bool causal) { return causal ? "causal" : "no
 
 OrderedJson to_object(const HeadSummary& summary) {
   OrderedJson object;
-  for (const auto& [name, value] :
-       {std::pair("entropy", summary.entropy), std::pair("distance", summary.distance),
-        std::pair("first", summary.first), std::pair("previous", summary.previous), std::pair("next", summary.next),
-        std::pair("itself", summary.itself), std::pair("separators", summary.separators),
-        std::pair("induction", summary.induction), std::pair("duplicate", summary.duplicate)}) {
-    object[name] = io::json_number(value);
-  }
+  for (const auto& [name, value] : kHeadMeasures) object[name] = io::json_number(summary.*value);
   return object;
 }
 

@@ -12,11 +12,7 @@
 
 namespace qkv::inline explaining {
 
-Rgb color_of_share(double share, Ground ground) {
-  using Stops = std::array<std::array<double, 3>, 4>;
-  static constexpr Stops kLight = {{{255, 255, 255}, {191, 227, 238}, {47, 143, 181}, {6, 58, 86}}};
-  static constexpr Stops kDark = {{{23, 28, 39}, {18, 65, 88}, {37, 146, 185}, {220, 247, 255}}};
-  const Stops& stops = ground == Ground::light ? kLight : kDark;
+Rgb color_between(const ColorStops& stops, double share) {
   const double at = std::clamp(share, 0.0, 1.0) * 3;
   const auto from = std::min<std::size_t>(static_cast<std::size_t>(at), 2);
   Rgb color{};
@@ -25,6 +21,12 @@ Rgb color_of_share(double share, Ground ground) {
     color[c] = static_cast<std::uint8_t>(std::lround(stops[from][c] * (1 - part) + stops[from + 1][c] * part));
   }
   return color;
+}
+
+Rgb color_of_share(double share, Ground ground) {
+  static constexpr ColorStops kLight = {{{255, 255, 255}, {191, 227, 238}, {47, 143, 181}, {6, 58, 86}}};
+  static constexpr ColorStops kDark = {{{23, 28, 39}, {18, 65, 88}, {37, 146, 185}, {220, 247, 255}}};
+  return color_between(ground == Ground::light ? kLight : kDark, share);
 }
 
 Rgb color_of_no_number(Ground ground) { return ground == Ground::light ? Rgb{124, 133, 151} : Rgb{141, 151, 171}; }

@@ -14,6 +14,10 @@ using Rgb = std::array<std::uint8_t, 3>;
 // On white paper, and on a dark ground.
 enum class Ground { light, dark };
 
+// By a share from 0 to 1, of colours in equal steps.
+using ColorStops = std::array<std::array<double, 3>, 4>;
+Rgb color_between(const ColorStops& stops, double share);
+
 // The colours of the page (web/src/page.css): from no weight to all of it, and of what is no finite number.
 Rgb color_of_share(double share, Ground ground);
 Rgb color_of_no_number(Ground ground);

@@ -5,6 +5,7 @@
 
 #include "core/stop.h"
 #include "explain/show/json_object.h"
+#include "explain/show/svg.h"
 #include "qkv/explain/cost.h"
 #include "qkv/explain/explain.h"
 
@@ -13,28 +14,6 @@ namespace {
 
 constexpr std::int64_t kMostOfPairs = 256;   // inputs, of which tensors [inputs, inputs] are written
 constexpr std::int64_t kMostOfTriples = 12;  // and tensors [inputs, inputs, size]
-
-const char* name_of(Role role) {
-  switch (role) {
-    case Role::input:
-      return "input";
-    case Role::query:
-      return "query";
-    case Role::key:
-      return "key";
-    case Role::value:
-      return "value";
-    case Role::score:
-      return "score";
-    case Role::weight:
-      return "weight";
-    case Role::output:
-      return "output";
-    case Role::none:
-      break;
-  }
-  return "none";
-}
 
 // Numbers are many: they become text row by row, beside small objects that are kept whole.
 class JsonWriter {
@@ -92,7 +71,7 @@ class JsonWriter {
   std::string text_of(const Quantity& quantity) const {
     const Dims& shape = quantity.values.shape();
     const OrderedJson object = {{"name", quantity.name},
-                                {"role", name_of(quantity.role)},
+                                {"role", style_of(quantity.role).name},
                                 {"shape", std::vector<std::int64_t>(shape.begin(), shape.end())},
                                 {"rows", quantity.rows},
                                 {"columns", quantity.columns},
@@ -104,7 +83,7 @@ class JsonWriter {
     OrderedJson lines = OrderedJson::array();
     for (const Line& line : block.lines) {
       OrderedJson pieces = OrderedJson::array();
-      for (const Span& span : line) pieces.push_back({{"text", span.text}, {"role", name_of(span.role)}});
+      for (const Span& span : line) pieces.push_back({{"text", span.text}, {"role", style_of(span.role).name}});
       lines.push_back(pieces);
     }
     std::string pictures, tensors;

@@ -7,9 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "io/json/json_events.h"
 #include "qkv/attention/attention_plan.h"
+#include "qkv/explain/explain_model.h"
 #include "qkv/tensor.h"
 
 namespace qkv::inline explaining {
@@ -31,6 +33,18 @@ std::string json_text(const OrderedJson& value);
 
 OrderedJson to_object(const AttentionPlan& plan);
 OrderedJson to_object(const std::optional<AttentionPlan>& plan);  // null: there is none
+
+// Of a head, by their names.
+inline constexpr std::pair<const char*, double HeadSummary::*> kHeadMeasures[] = {
+    {"entropy", &HeadSummary::entropy},
+    {"distance", &HeadSummary::distance},
+    {"first", &HeadSummary::first},
+    {"previous", &HeadSummary::previous},
+    {"next", &HeadSummary::next},
+    {"itself", &HeadSummary::itself},
+    {"separators", &HeadSummary::separators},
+    {"induction", &HeadSummary::induction},
+    {"duplicate", &HeadSummary::duplicate}};
 
 // Of weights [queries, keys]; a view that is not given: not kept.
 struct MapViews {

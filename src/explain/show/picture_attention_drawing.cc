@@ -15,20 +15,9 @@
 namespace qkv {
 namespace {
 
-using Color = std::array<std::uint8_t, 3>;
-
 // Black, purple, orange, yellow, by a heat from 0 to 1.
-Color heat_color(double heat) {
-  constexpr std::array<std::array<double, 3>, 4> kStops = {
-      {{0, 0, 4}, {120, 28, 109}, {237, 105, 37}, {252, 255, 164}}};
-  const double at = std::clamp(heat, 0.0, 1.0) * 3;
-  const auto stop = std::min<std::size_t>(static_cast<std::size_t>(at), 2);
-  Color color{};
-  for (std::size_t c = 0; c < 3; ++c) {
-    const double share = at - static_cast<double>(stop);
-    color[c] = static_cast<std::uint8_t>(std::lround(kStops[stop][c] * (1 - share) + kStops[stop + 1][c] * share));
-  }
-  return color;
+Rgb heat_color(double heat) {
+  return color_between({{{0, 0, 4}, {120, 28, 109}, {237, 105, 37}, {252, 255, 164}}}, heat);
 }
 
 // Weights as shares of the largest.
@@ -41,7 +30,7 @@ Tensor heats_of(const Tensor& weights) {
 }
 
 // The mean colour of a part of the picture that is `rows` x `columns` times as small.
-Color mean_color(const TensorView& view, std::int64_t y, std::int64_t x, std::int64_t rows, std::int64_t columns) {
+Rgb mean_color(const TensorView& view, std::int64_t y, std::int64_t x, std::int64_t rows, std::int64_t columns) {
   std::array<double, 3> sum{};
   const std::int64_t top = y * view.size(0) / rows, bottom = std::max(top + 1, (y + 1) * view.size(0) / rows);
   const std::int64_t left = x * view.size(1) / columns, right = std::max(left + 1, (x + 1) * view.size(1) / columns);
@@ -50,15 +39,15 @@ Color mean_color(const TensorView& view, std::int64_t y, std::int64_t x, std::in
       for (std::int64_t c = 0; c < 3; ++c) sum[static_cast<std::size_t>(c)] += view.at<std::uint8_t>({i, j, c});
     }
   }
-  Color color{};
+  Rgb color{};
   for (std::size_t c = 0; c < 3; ++c) {
     color[c] = static_cast<std::uint8_t>(std::lround(sum[c] / static_cast<double>((bottom - top) * (right - left))));
   }
   return color;
 }
 
-Color mixed(const Color& a, const Color& b, double share_of_b) {
-  Color color{};
+Rgb mixed(const Rgb& a, const Rgb& b, double share_of_b) {
+  Rgb color{};
   for (std::size_t c = 0; c < 3; ++c) {
     color[c] = static_cast<std::uint8_t>(std::lround(a[c] * (1 - share_of_b) + b[c] * share_of_b));
   }
@@ -73,7 +62,7 @@ std::string half_blocks(const TensorView& view, const Tensor& heats, std::int64_
   std::string text;
   const auto draw = [&](bool with_heat) {
     for (std::int64_t x = 0; x < columns; ++x) {
-      std::array<Color, 2> halves{};
+      std::array<Rgb, 2> halves{};
       for (std::int64_t half = 0; half < 2; ++half) {
         const std::int64_t y = std::min(2 * line + half, rows - 1);
         halves[static_cast<std::size_t>(half)] = mean_color(view, y, x, rows, columns);
@@ -157,8 +146,8 @@ std::string heat_paths(const Tensor& weights) {
   std::string svg;
   for (std::size_t level = 0; level < kLevels; ++level) {
     if (paths[level].empty()) continue;
-    const auto [red, green, blue] = heat_color(static_cast<double>(level) / (kLevels - 1));
-    svg += fmt::format("<path fill=\"#{:02x}{:02x}{:02x}\" d=\"{}\"/>", red, green, blue, paths[level]);
+    const std::string color = hex(heat_color(static_cast<double>(level) / (kLevels - 1)));
+    svg += fmt::format("<path fill=\"{}\" d=\"{}\"/>", color, paths[level]);
   }
   return svg;
 }

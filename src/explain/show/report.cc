@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
@@ -31,18 +30,6 @@ using TableNames = std::vector<std::string>;
 
 std::string heading(const std::string& text) { return html_element("h3", io::markup_text(text)) + "\n"; }
 
-constexpr std::array<const char*, 9> kMeasures = {"entropy", "distance",   "first",     "previous", "next",
-                                                  "itself",  "separators", "induction", "duplicate"};
-
-std::string measure_cells(const HeadSummary& summary) {
-  std::string cells;
-  for (double value : {summary.entropy, summary.distance, summary.first, summary.previous, summary.next, summary.itself,
-                       summary.separators, summary.induction, summary.duplicate}) {
-    cells += html_cell(value);
-  }
-  return cells;
-}
-
 std::string cut_line(std::int64_t cut) {
   std::string text;
   for (const Line& line : about_cut(cut)) text += html_element("p", io::markup_text(line.front().text)) + "\n";
@@ -51,8 +38,20 @@ std::string cut_line(std::int64_t cut) {
 
 std::string head_name(const HeadIndex& index) { return fmt::format("layer {}, head {}", index.layer, index.head); }
 
+TableNames measure_names() {
+  TableNames names;
+  for (const auto& [name, value] : kHeadMeasures) names.push_back(name);
+  return names;
+}
+
+std::string measure_cells(const HeadSummary& summary) {
+  std::string cells;
+  for (const auto& [name, value] : kHeadMeasures) cells += html_cell(summary.*value);
+  return cells;
+}
+
 std::string measures(const HeadSurvey& survey, std::size_t site) {
-  TableNames names(kMeasures.begin(), kMeasures.end());
+  TableNames names = measure_names();
   names.insert(names.end(), {"value norm", "pattern"});
   std::string text = "<table>" +
                      html_element("caption", "Means over the queries; entropy in nats, distance in tokens") + "\n" +
@@ -156,8 +155,7 @@ std::string report_tables(const HeadTrace& trace) {
   }
   text += html_table("output", trace.output, trace.tokens);
   return text + "<table>" + html_element("caption", "Means over the queries") + "\n" +
-         html_column_heads({kMeasures.begin(), kMeasures.end()}, false) +
-         html_element("tr", measure_cells(trace.summary)) + "</table>\n";
+         html_column_heads(measure_names(), false) + html_element("tr", measure_cells(trace.summary)) + "</table>\n";
 }
 
 std::string report_tables(const TokenMeasures& measures) {

@@ -18,11 +18,6 @@ constexpr double kWidest = 1080;
 constexpr std::int64_t kMost = 16;  // numbers of a row or column, and matrices of a tensor
 constexpr double kTint = 0.3;       // of the largest number
 
-const char* letter_of(Role role) {
-  constexpr const char* kLetters[] = {"", "X ", "Q ", "K ", "V ", "S ", "W ", "O "};
-  return kLetters[static_cast<std::size_t>(role)];
-}
-
 // A matrix, or its upper left corner, in text.
 struct Panel {
   Role role;
@@ -45,7 +40,7 @@ Panel panel_of(const Quantity& quantity, const TensorView& matrix, const std::st
   const std::int64_t height = std::min(kMost, matrix.size(0)), width = std::min(kMost, matrix.size(1));
   const bool part = height < matrix.size(0) || width < matrix.size(1);
   Panel panel{.role = quantity.role,
-              .title = fmt::format("{}{} {}{}", letter_of(quantity.role), name, to_string(matrix.shape()),
+              .title = fmt::format("{}{} {}{}", style_of(quantity.role).letter, name, to_string(matrix.shape()),
                                    part ? ", the first of them" : "")};
   if (std::ssize(quantity.rows) == matrix.size(0)) panel.rows = quantity.rows;
   if (std::ssize(quantity.columns) == matrix.size(1)) panel.columns = quantity.columns;
@@ -89,7 +84,7 @@ void add_panels(std::vector<Panel>& panels, const Quantity& quantity) {
 }
 
 void draw(Svg& svg, const Panel& panel, double x, double y) {
-  const std::string role = svg_color(panel.role);
+  const std::string role = style_of(panel.role).paper;
   svg.text(x, y + 14, panel.title, {.fill = role, .size = 13, .bold = true});
   const double left = x + panel.names, top = y + panel.top();
   for (std::size_t j = 0; j < panel.columns.size(); ++j) {

@@ -16,26 +16,14 @@ constexpr double kColumn = 7.2;  // width of a letter
 
 }  // namespace
 
-const char* svg_color(Role role) {
-  switch (role) {
-    case Role::input:
-      return "#0a6b4f";
-    case Role::query:
-      return "#b8341b";
-    case Role::key:
-      return "#7d5a00";
-    case Role::value:
-      return "#96308f";
-    case Role::score:
-      return "#1b57b3";
-    case Role::weight:
-      return "#05708f";
-    case Role::output:
-      return kInk;
-    case Role::none:
-      break;
-  }
-  return kFaint;
+const RoleStyle& style_of(Role role) {
+  static constexpr RoleStyle kStyles[] = {
+      {"none", "", kFaint, ""},          {"input", "32", "#0a6b4f", "X "},  // green
+      {"query", "31", "#b8341b", "Q "},  {"key", "33", "#7d5a00", "K "},    // red, yellow
+      {"value", "35", "#96308f", "V "},  {"score", "34", "#1b57b3", "S "},  // magenta, blue
+      {"weight", "36", "#05708f", "W "}, {"output", "1", kInk, "O "},       // cyan, bold
+  };
+  return kStyles[static_cast<std::size_t>(role)];
 }
 
 // A path for each of 64 colours, in units of a cell; runs of one colour are one piece.

@@ -17,8 +17,11 @@ using io::kInk;
 inline constexpr double kEdge = 28;          // free to each side of a picture
 inline constexpr std::size_t kLongest = 16;  // letters of a name
 
-// Of a role, as text on paper.
-const char* svg_color(Role role);
+// How a role is shown: its name, its colours on a terminal (as painted() takes it) and on paper, its letter.
+struct RoleStyle {
+  const char *name, *terminal, *paper, *letter;
+};
+const RoleStyle& style_of(Role role);
 
 class Svg : public io::Svg {
  public:

@@ -4,6 +4,7 @@
 #include "core/stop.h"
 #include "core/wrap.h"
 #include "explain/show/matrix_text.h"
+#include "explain/show/svg.h"
 #include "explain/steps/text_parts.h"
 #include "qkv/explain/explain.h"
 
@@ -13,29 +14,6 @@ namespace {
 constexpr std::size_t kIndent = 2;
 constexpr int kNarrowest = 30;
 constexpr std::size_t kGap = 4;  // between tensors side by side
-
-// As painted() takes them.
-const char* color_of(Role role) {
-  switch (role) {
-    case Role::input:
-      return "32";  // green
-    case Role::query:
-      return "31";  // red
-    case Role::key:
-      return "33";  // yellow
-    case Role::value:
-      return "35";  // magenta
-    case Role::score:
-      return "34";  // blue
-    case Role::weight:
-      return "36";  // cyan
-    case Role::output:
-      return "1";  // bold
-    case Role::none:
-      break;
-  }
-  return "";
-}
 
 class TextWriter {
  public:
@@ -142,7 +120,7 @@ class TextWriter {
         text_.append(word.blanks, ' ');
         column += word.blanks;
       }
-      for (const Span& piece : word.pieces) paint(piece.text, color_of(piece.role));
+      for (const Span& piece : word.pieces) paint(piece.text, style_of(piece.role).terminal);
       column += word.length;
     }
     text_ += '\n';
@@ -180,7 +158,7 @@ class TextWriter {
       const std::size_t columns = line.columns - blanks;
       if (columns > 0) {
         text_.append(pending, ' ');
-        paint(line.text.substr(0, line.text.size() - blanks), line.painted ? "" : color_of(boxes[i].role));
+        paint(line.text.substr(0, line.text.size() - blanks), line.painted ? "" : style_of(boxes[i].role).terminal);
         pending = 0;
       }
       pending += boxes[i].width - columns + kGap;
