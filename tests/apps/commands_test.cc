@@ -110,7 +110,8 @@ TEST(Program, HelpHasGroupsInOneOrder) {
   expect_words(text_of("attend --help"),
                "Usage: qkv attend --query FILE ... Examples: ... Input: ... --query FILE ... Mask, bias and score: ... "
                "--causal top-left|bottom-right ... Output: ... --weights FILE ... Advanced: ... --threads N");
-  expect_words(text_of("embed --help"), "Model: ... --weights f32|bf16|int8|int8_groups|q8|q4 ... Advanced: ... --precision");
+  expect_words(text_of("embed --help"),
+               "Model: ... --weights f32|bf16|int8|int8_groups|q8|q4 ... Advanced: ... --precision");
   expect_words(text_of("generate --help"), "Search and sampling: ... --beams N ... Output: ... --score FILE");
   const std::string help = text_of("--help");
   std::size_t at = 0;

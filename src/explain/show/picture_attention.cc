@@ -28,7 +28,9 @@ PictureAttention survey_picture(const EncodedPicture& picture, const std::string
   const AttentionSite& site = picture.attentions().sites.front();
   const AttentionSequence& sequence = picture.attentions().sequences.front();
   const std::int64_t query = find_token(sequence.tokens, token);
-  PictureAttention seen{.classes = picture.classes(kClasses), .grid = picture.grid(), .token = sequence.tokens[static_cast<std::size_t>(query)]};
+  PictureAttention seen{.classes = picture.classes(kClasses),
+                        .grid = picture.grid(),
+                        .token = sequence.tokens[static_cast<std::size_t>(query)]};
   Rollout rollout(picture);
   std::int64_t layer = 0;
   observe(picture, [&](std::string_view name, const TensorView& value) {
