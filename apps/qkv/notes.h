@@ -18,7 +18,8 @@ void note(std::string_view text);
 // ending of the path, or in no way.
 void note_written(const std::string& path, std::string_view how = {});
 
-// On a terminal, once it takes more than a second: "explaining 256 tokens, 12 s" until it ends.
+// On a terminal, once it takes more than a second: "explaining, 12 s" until it ends, and "explaining, 40 %, 12 s" where
+// the work tells its share to this thread.
 class WorkingLine {
  public:
   explicit WorkingLine(std::string doing);

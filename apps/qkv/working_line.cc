@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -9,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/share.h"
 #include "figures.h"
 #include "notes.h"
 
@@ -27,6 +29,8 @@ struct WorkingLine::Line {
   void show();
 
   std::string doing;
+  std::atomic<int> percent{0};
+  ShareScope share{[this](double done) { percent = static_cast<int>(100 * done); }};
   std::mutex mutex{};
   std::condition_variable ending{};
   bool ended = false;
@@ -38,7 +42,8 @@ void WorkingLine::Line::show() {
   std::unique_lock lock(mutex);
   int seconds = 0;
   while (!ending.wait_for(lock, kTurn, [this] { return ended; })) {
-    fmt::print(stderr, "\r\x1b[K{}, {} s", doing, ++seconds);
+    fmt::print(stderr, "\r\x1b[K{}, {}{} s", doing, percent > 0 ? fmt::format("{} %, ", percent.load()) : "",
+               ++seconds);
     std::fflush(stderr);
   }
   if (seconds > 0) fmt::print(stderr, "\r\x1b[K");

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/share.h"
 #include "io/arrays/gguf.h"
 #include "io/atomic_folder.h"
 #include "io/files/text.h"
@@ -359,9 +360,14 @@ ConvertedModel convert_gguf(const std::string& path, const std::string& folder_p
     write_file(folder.unfinished() + "/" + name, from.text(name));
   }
   Tensor tensor;
+  ShareTurns turns(std::ssize(from.tensors()));
   io::write_safetensors(folder.unfinished() + "/model.safetensors",
                         {.entries = from.tensors(), .metadata = {{"format", "pt"}}},
-                        [&](const std::string& name) -> TensorView { return tensor = from.read(name); });
+                        [&](const std::string& name) -> TensorView {
+                          tensor = from.read(name);
+                          turns.next();
+                          return tensor;
+                        });
   folder.commit();
   return {std::string(from.kind()), from.tensors().size(), from.tokens()};
 }

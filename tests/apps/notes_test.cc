@@ -58,5 +58,16 @@ TEST(Notes, SayThatWorkGoesOn) {
   EXPECT_EQ(run_program(line).err, "");
 }
 
+// Each of 250 words is hidden once: seconds.
+TEST(Notes, SayHowMuchIsDoneWhereAllIsKnown) {
+  std::string words = "You";
+  for (int i = 1; i < 250; ++i) words += " are";
+  const std::string line = "explain --model @models/en-es --threads 1 --text '" + words + "'";
+  const std::string shown = shown_on_terminal(line, {}, 80, &Surroundings::errors);
+  const auto percent = shown.find(" %, ");
+  ASSERT_NE(percent, std::string::npos) << shown;
+  EXPECT_NE(shown.rfind("explaining, ", percent), std::string::npos) << shown;
+}
+
 }  // namespace
 }  // namespace qkv::test

@@ -7,8 +7,10 @@
 #include <numeric>
 
 #include "attention/attention_testing.h"
+#include "core/share.h"
 #include "explain/chosen.h"
 #include "explain/measure/weight_measures.h"
+#include "explain/measure/word_alignment.h"
 #include "memory_for_test.h"
 #include "qkv/layers/initial_weights.h"
 #include "qkv/target.h"
@@ -115,6 +117,22 @@ TEST(ExplainTokenMeasures, TracesAndMeasuresAreThoseOfPlainPython) {
 }
 
 // A matrix of all pairs would take 400 MB.
+// A turn for each key and head that is left out, and for each source word that is hidden.
+TEST(TokenMeasures, TellTheirShare) {
+  const TranslatedText text = translated("opus_text");
+  std::vector<double> told;
+  const ShareScope scope([&](double share) { told.push_back(share); });
+  const TokenMeasures found = measure_token(text, 1);
+  std::size_t turns = found.heads.size();
+  for (const auto& site : found.keys) turns += site.by.front().values.size();
+  ASSERT_EQ(told.size(), turns);
+  for (std::size_t i = 0; i < turns; ++i) EXPECT_EQ(told[i], static_cast<double>(i + 1) / static_cast<double>(turns));
+  told.clear();
+  const Tensor aligned = align_words(text);
+  EXPECT_EQ(std::ssize(told), aligned.size(1));
+  EXPECT_EQ(told.back(), 1);
+}
+
 TEST(TokenMeasures, SlowRolloutOfTenThousandTokensFits) {
   constexpr std::int64_t kTokens = 10'000;
   Weights weights = initial_weights(1);

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "core/share.h"
 #include "io/files_for_test.h"
 #include "train/data/labelled_pictures.h"
 
@@ -19,9 +20,12 @@ TEST(PictureFolders, AreReadClassByClass) {
   fs::copy_file(pictures + "gray8.png", folder / "ant/x");
   folder.put("ant/.DS_Store", "no picture");
   const ImageProcessor processor({.resize = ImageProcessorConfig::Resize{.size = {4, 5}}});
+  std::vector<double> told;
+  const ShareScope scope([&](double share) { told.push_back(share); });
   const training::PictureFiles read = training::read_labelled_pictures(folder / "", 255, processor);
   EXPECT_EQ(read.labels, (std::vector<std::string>{"ant", "cat"}));
   EXPECT_EQ(read.classes, (std::vector<std::int32_t>{0, 1, 1}));
+  EXPECT_EQ(told, (std::vector<double>{1. / 3, 2. / 3, 1}));
   for (const Tensor& picture : read.pictures) EXPECT_EQ(picture.shape(), (Dims{4, 5, 3}));
 }
 

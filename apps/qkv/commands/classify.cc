@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/share.h"
 #include "figures.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
@@ -55,6 +56,7 @@ void print_classes(const char* kind, const std::string& what, const std::vector<
 
 // How many of each class are found, and what the others are taken for.
 void measure(const ClassifyRequest& request, const PictureClassifier& classifier) {
+  auto line = std::make_unique<WorkingLine>("reading");
   const Vit& model = classifier.model();
   const std::vector<std::string>& labels = model.config().labels;
   const training::PictureFiles files = training::with_labels(
@@ -64,10 +66,12 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
     throw FormatError(fmt::format("{}: pictures have different sizes after preprocessor_config.json", request.data));
   }
   const training::PictureExamples examples(files, 0, {});
-  auto line = std::make_unique<WorkingLine>("classifying");
+  line.reset();
+  line = std::make_unique<WorkingLine>("classifying");
+  ShareTurns turns((examples.count() + kBatch - 1) / kBatch);
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> confused;
   std::int64_t right = 0;
-  for (std::int64_t begin = 0; begin < examples.count(); begin += kBatch) {
+  for (std::int64_t begin = 0; begin < examples.count(); begin += kBatch, turns.next()) {
     check_interruption();
     std::vector<std::uint32_t> chosen;
     for (std::int64_t i = begin; i < std::min(begin + kBatch, examples.count()); ++i) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/share.h"
 #include "explain/measure/rollout.h"
 #include "explain/measure/weight_measures.h"
 #include "explain/observe/observe.h"
@@ -57,10 +58,10 @@ double cosine(const Tensor& a, const Tensor& b, std::int64_t token) {
   return ab / std::sqrt(aa * bb);
 }
 
-// What the token loses by each of these being left out.
+// What the token loses by each of these being left out, a turn each.
 template <class Index>
 Numbers knock_out(const Explainable& input, std::int64_t token, const std::vector<Index>& all,
-                  std::vector<Index> LeftOut::* part) {
+                  std::vector<Index> LeftOut::* part, ShareTurns& turns) {
   const Outcome whole = input.outcome({});
   Numbers losses;
   for (const Index& one : all) {
@@ -70,6 +71,7 @@ Numbers knock_out(const Explainable& input, std::int64_t token, const std::vecto
     const auto t = static_cast<std::size_t>(token);
     losses.push_back(whole.log_probabilities.empty() ? 1 - cosine(whole.outputs, without.outputs, token)
                                                      : whole.log_probabilities[t] - without.log_probabilities[t]);
+    turns.next();
   }
   return losses;
 }
@@ -169,16 +171,19 @@ TokenMeasures measure_token(const Explainable& input, std::int64_t token) {
     if (writes && is_whole) add(s, Measure::gradient, gradient.by_key[s]);
   }
   add_rollout();
+  std::int64_t left_out = std::ssize(found.heads);
+  for (std::size_t s = 0; s < all.sites.size(); ++s) left_out += keys_seen(all, s, token);
+  ShareTurns turns(left_out);
   for (std::size_t s = 0; s < all.sites.size(); ++s) {
     std::vector<KeyIndex> keys;
     for (std::int64_t j = 0; j < keys_seen(all, s, token); ++j) keys.push_back({j, s});
-    add(s, Measure::knock_out, knock_out(input, token, keys, &LeftOut::keys));
+    add(s, Measure::knock_out, knock_out(input, token, keys, &LeftOut::keys, turns));
     correlate(found.keys[s].by);
   }
   found.by_heads.push_back({.measure = Measure::value_norm, .values = value_norm.by_head});
   if (writes && is_whole) found.by_heads.push_back({.measure = Measure::gradient, .values = gradient.by_head});
   found.by_heads.push_back(
-      {.measure = Measure::knock_out, .values = knock_out(input, token, found.heads, &LeftOut::heads)});
+      {.measure = Measure::knock_out, .values = knock_out(input, token, found.heads, &LeftOut::heads, turns)});
   correlate(found.by_heads);
   return found;
 }

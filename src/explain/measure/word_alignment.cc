@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/share.h"
 #include "explain/observe/require.h"
 
 namespace qkv::inline explaining {
@@ -38,7 +39,8 @@ Tensor align_words(const Explainable& input) {
   const std::vector<std::int64_t>&source = alignment.source.word_of, &target = alignment.target.word_of;
   const std::vector<double> whole = input.outcome({}).log_probabilities;
   require(whole.size() == target.size(), "{} log-probabilities are of {} tokens", whole.size(), target.size());
-  for (std::int64_t word = 0; word < losses.size(1); ++word) {
+  ShareTurns turns(losses.size(1));
+  for (std::int64_t word = 0; word < losses.size(1); ++word, turns.next()) {
     LeftOut hidden;
     for (std::size_t j = 0; j < source.size(); ++j) {
       if (source[j] == word) hidden.keys.push_back({static_cast<std::int64_t>(j), alignment.site});

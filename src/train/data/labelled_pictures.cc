@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "core/share.h"
 #include "core/stop.h"
 #include "io/files/byte_source.h"
 #include "qkv/error.h"
@@ -34,6 +35,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
 
 PictureFiles read_folders(const std::string& path, const ImageProcessor& processor) {
   PictureFiles files;
+  std::vector<fs::path> all;
   for (const fs::path& entry : sorted_entries(path)) {
     if (!fs::is_directory(entry)) {
       throw FormatError(
@@ -41,15 +43,18 @@ PictureFiles read_folders(const std::string& path, const ImageProcessor& process
     }
     const std::vector<fs::path> pictures = sorted_entries(entry);
     if (pictures.empty()) throw FormatError(fmt::format("{}: has no pictures of its class", entry.string()));
-    for (const fs::path& picture : pictures) {
-      check_stop();
-      files.pictures.push_back(processor.process(read_picture(picture.string())));
-      files.classes.push_back(static_cast<std::int32_t>(files.labels.size()));
-    }
+    all.insert(all.end(), pictures.begin(), pictures.end());
+    files.classes.resize(all.size(), static_cast<std::int32_t>(files.labels.size()));
     files.labels.push_back(entry.filename().string());
   }
   if (files.labels.empty()) {
     throw FormatError(fmt::format("{}: is empty; it must have one folder of pictures for each class", path));
+  }
+  ShareTurns turns(std::ssize(all));
+  for (const fs::path& picture : all) {
+    check_stop();
+    files.pictures.push_back(processor.process(read_picture(picture.string())));
+    turns.next();
   }
   return files;
 }
@@ -67,7 +72,8 @@ PictureFiles read_rows(const std::string& path, std::int64_t largest, const Imag
   PictureFiles files;
   std::set<std::int64_t> numbers;
   std::vector<std::int64_t> of_rows;
-  for (std::int64_t i = 0; i < rows; ++i) {
+  ShareTurns turns(rows);
+  for (std::int64_t i = 0; i < rows; ++i, turns.next()) {
     check_stop();
     const double* row = table.data<double>() + i * (pixels + 1);
     const auto refuse_row = [&](const std::string& rule) {
