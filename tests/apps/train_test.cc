@@ -316,7 +316,7 @@ TEST(TrainKinds, AnswerInOneLine) {
   expect_answers(
       folder, "",
       {{"generate --model writer --max-new-tokens 1 one", 0, ""},
-       {"classify --model sorter w1", 0, "even 0."},
+       {"classify --model sorter w1", 0, "w1: ... even ("},
        {"train --config contrast.json --from sorter --train pairs.tsv --valid pairs.tsv --out v", 3, "classifier.bias"},
        {"train --config language.json --train empty.txt --valid texts.txt --out a", 3,
         "empty.txt: line 3 is blank: an empty document"},
