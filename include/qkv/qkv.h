@@ -59,15 +59,18 @@ enum qkv_task {
   QKV_FILL = 3,       ///< qkv_fill(): ForMaskedLM (pipelines/fill_mask.h)
   QKV_TRANSLATE = 4,  ///< qkv_translate(): Marian, BART, mBART (pipelines/translator.h)
   QKV_GENERATE = 5,   ///< qkv_generate(): decoder-only models, also as a GGUF file (pipelines/generator.h)
-  QKV_TAG = 6         ///< qkv_tag(): ForTokenClassification (pipelines/tagger.h)
+  QKV_TAG = 6,        ///< qkv_tag(): ForTokenClassification (pipelines/tagger.h)
+  QKV_ANSWER = 7      ///< qkv_answer(): ForQuestionAnswering (pipelines/question_answerer.h)
 };
 
 /// How the matrices of a model's layers are kept (matmul.h).
 enum qkv_storage {
-  QKV_STORE_F32 = 0,         ///< as they are
-  QKV_STORE_BF16 = 1,        ///< half the memory
-  QKV_STORE_INT8 = 2,        ///< a quarter
-  QKV_STORE_INT8_GROUPS = 3  ///< 0.28, and closer to F32
+  QKV_STORE_F32 = 0,           ///< as they are
+  QKV_STORE_BF16 = 1,          ///< half the memory
+  QKV_STORE_INT8 = 2,          ///< a quarter
+  QKV_STORE_INT8_GROUPS = 3,   ///< 0.28, and closer to F32
+  QKV_STORE_REDUCED = 4,       ///< half; what they multiply is rounded to bf16, too
+  QKV_STORE_REDUCED_PAIRS = 5  ///< the same, faster, where the CPU has AVX512-BF16; else QKV_INVALID
 };
 
 /// A model of one task. Immutable.
@@ -87,9 +90,9 @@ QKV_API int qkv_fingerprint(const qkv_model* model, char** fingerprint);
 /// Numbers of an embedding.
 QKV_API int qkv_dim(const qkv_model* model, int64_t* dim);
 
-/// Embeddings of texts into `rows`, [count, dim] row by row, of which the caller has room for `capacity` floats; fewer
-/// than count * dim are QKV_INVALID. `prompt` goes in front of each text; NULL: the folder's own, if it has one. What
-/// exceeds the model's length is cut off.
+/// Embeddings of texts, one vector each (a sparse one with its zeros), into `rows`, [count, dim] row by row, of which
+/// the caller has room for `capacity` floats; fewer than count * dim are QKV_INVALID. `prompt` goes in front of each
+/// text; NULL: the folder's own, if it has one. What exceeds the model's length is cut off.
 QKV_API int qkv_embed(const qkv_model* model, const char* const* texts, int64_t count, const char* prompt, float* rows,
                       int64_t capacity);
 
@@ -127,6 +130,18 @@ typedef struct qkv_tagged {
 /// What is found in a text, in its order; `count`: how many there are. `aggregation` is a qkv_aggregation. Free
 /// `found`, which holds the labels.
 QKV_API int qkv_tag(const qkv_model* model, const char* text, int aggregation, qkv_tagged** found, int64_t* count);
+
+/// A part of a context that answers a question, bytes begin <= i < end of it, and how probable it is, from 0 to 1.
+typedef struct qkv_answered {
+  const char* text;
+  double score;
+  int64_t begin, end;
+} qkv_answered;
+
+/// The `top` (1 or more) best answers that a context has for a question, falling; `count`: how many there are. Free
+/// `answers`, which holds their texts.
+QKV_API int qkv_answer(const qkv_model* model, const char* question, const char* context, int64_t top,
+                       qkv_answered** answers, int64_t* count);
 
 /// The `top` (1 or more) most probable words for each [MASK] or `<mask>` of a text: words [masks * each], those of the
 /// first mask first, falling; `each` is `top`, or less where the vocabulary is smaller. Free `words`, which holds their

@@ -11,7 +11,7 @@ from .options import ModelPrecision, Weights
 from .tokenizer import Tokenizer
 
 
-class Opened:
+class Model:
     """A folder, and how it was opened: it pickles as these. Any number of threads may use it."""
 
     _open: Any  # its class in the extension
@@ -41,6 +41,10 @@ class Opened:
         """The folder's tokenizer, of a translator that of sources; FormatError if it has none."""
         return Tokenizer._of(self._core.tokenizer())
 
+    def fingerprint(self) -> str:
+        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        return _qkv._fingerprint(self._core)
+
     def __reduce__(self) -> tuple[Any, ...]:
         made = functools.partial(type(self), weights=self.weights, precision=self.precision, threads=self.threads)
         return made, (self.folder,)
@@ -54,11 +58,3 @@ class Opened:
     # `options` with the model's own number of threads unless another is given.
     def _with_threads(self, options: Any) -> dict[str, Any]:
         return {**options, "threads": self.threads if options.get("threads") is None else options["threads"]}
-
-
-class Model(Opened):
-    """One whose results a fingerprint names."""
-
-    def fingerprint(self) -> str:
-        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
-        return _qkv._fingerprint(self._core)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import _qkv
-from .model import Opened
+from .model import Model
 from .pictures import ClassProbability
 
 Aggregation = Literal["none", "simple", "first", "average", "max"]
@@ -38,7 +38,7 @@ class Answer:
     end: int
 
 
-class Reranker(Opened):
+class Reranker(Model):
     """A cross-encoder of sentence-transformers with one label. predict() and rank() take CrossEncoder's arguments, and refuse
     by name what they cannot honour.
 
@@ -106,7 +106,7 @@ class Reranker(Opened):
         return ranked
 
 
-class Classifier(Opened):
+class Classifier(Model):
     """The classes of texts, by a folder of ForSequenceClassification.
 
     >>> import qkv
@@ -124,7 +124,7 @@ class Classifier(Opened):
         return lists[0] if isinstance(texts, str) else lists
 
 
-class FillMask(Opened):
+class FillMask(Model):
     """The words that a masked one of a text may be, by a folder of ForMaskedLM.
 
     >>> import qkv
@@ -145,7 +145,7 @@ class FillMask(Opened):
         return [[ClassProbability(*each) for each in one] for one in self._core.fill(text, top_k, self.threads)]
 
 
-class Tagger(Opened):
+class Tagger(Model):
     """The words of texts with their labels, by a folder of ForTokenClassification.
 
     >>> import qkv
@@ -166,7 +166,7 @@ class Tagger(Opened):
         return lists[0] if isinstance(texts, str) else lists
 
 
-class QuestionAnswerer(Opened):
+class QuestionAnswerer(Model):
     """The part of a context that answers a question, by a folder of ForQuestionAnswering.
 
     >>> import qkv

@@ -6,6 +6,11 @@
 #include "arguments.h"
 #include "bindings.h"
 #include "calls.h"
+#include "qkv/pipelines/fill_mask.h"
+#include "qkv/pipelines/question_answerer.h"
+#include "qkv/pipelines/reranker.h"
+#include "qkv/pipelines/tagger.h"
+#include "qkv/pipelines/text_classifier.h"
 #include "qkv/target.h"
 
 namespace qkv::python {
@@ -58,6 +63,11 @@ nb::str difference_of(nb::handle here, nb::handle expected) {
 void bind_certify(nb::module_& module) {
   bind_fingerprint<Translator>(module, "def _fingerprint(model: _Translator) -> str");
   bind_fingerprint<Generator>(module, "def _fingerprint(model: _Generator) -> str");
+  bind_fingerprint<Reranker>(module, "def _fingerprint(model: _Reranker) -> str");
+  bind_fingerprint<TextClassifier>(module, "def _fingerprint(model: _TextClassifier) -> str");
+  bind_fingerprint<FillMask>(module, "def _fingerprint(model: _FillMask) -> str");
+  bind_fingerprint<Tagger>(module, "def _fingerprint(model: _Tagger) -> str");
+  bind_fingerprint<QuestionAnswerer>(module, "def _fingerprint(model: _QuestionAnswerer) -> str");
   bind_fingerprint<Vit>(module, "def _fingerprint(model: _Vit) -> str");
   bind_fingerprint<PictureClassifier>(module, "def _fingerprint(model: _PictureClassifier) -> str");
   module.def("_is_fused", &is_fused, nb::sig("def _is_fused() -> bool"));

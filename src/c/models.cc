@@ -10,6 +10,7 @@
 #include "qkv/pipelines/fill_mask.h"
 #include "qkv/pipelines/fingerprint.h"
 #include "qkv/pipelines/generator.h"
+#include "qkv/pipelines/question_answerer.h"
 #include "qkv/pipelines/reranker.h"
 #include "qkv/pipelines/tagger.h"
 #include "qkv/pipelines/text_classifier.h"
@@ -18,7 +19,7 @@
 // In the order of qkv_task.
 struct qkv_model {
   std::variant<qkv::Embedder, qkv::Reranker, qkv::TextClassifier, qkv::FillMask, qkv::Translator, qkv::Generator,
-               qkv::Tagger>
+               qkv::Tagger, qkv::QuestionAnswerer>
       is;
 };
 
@@ -26,11 +27,12 @@ namespace qkv::inline for_c {
 namespace {
 
 constexpr const char* kTasks[] = {"QKV_EMBED",     "QKV_RANK",     "QKV_CLASSIFY", "QKV_FILL",
-                                  "QKV_TRANSLATE", "QKV_GENERATE", "QKV_TAG"};
+                                  "QKV_TRANSLATE", "QKV_GENERATE", "QKV_TAG",      "QKV_ANSWER"};
 static_assert(std::size(kTasks) == std::variant_size_v<decltype(qkv_model::is)>);
 
-constexpr WeightStorage kStorages[] = {WeightStorage::full, WeightStorage::bf16, WeightStorage::int8,
-                                       WeightStorage::int8_groups};
+constexpr WeightStorage kStorages[] = {WeightStorage::full,    WeightStorage::bf16,
+                                       WeightStorage::int8,    WeightStorage::int8_groups,
+                                       WeightStorage::reduced, WeightStorage::reduced_pairs};
 
 template <int task>
 const auto& opened_for(const qkv_model* model, const char* subject) {
@@ -55,6 +57,8 @@ std::unique_ptr<qkv_model> load(const std::string& name, int task, WeightStorage
       return model(Translator::load(folder, storage));
     case QKV_TAG:
       return model(Tagger::load(folder, storage));
+    case QKV_ANSWER:
+      return model(QuestionAnswerer::load(folder, storage));
     default:
       return model(FillMask::load(folder, storage));
   }
@@ -64,6 +68,17 @@ qkv_label* block_of(const std::vector<ClassProbability>& labels) {
   return block_of<qkv_label>(
       labels, [](const ClassProbability& each) -> const std::string& { return each.label; },
       [](const ClassProbability& each, const char* text) { return qkv_label{text, each.probability}; });
+}
+
+// Of parts of a text, which have a score and a span.
+template <class Part, class Found>
+Part* block_of_parts(const std::vector<Found>& found, std::string Found::* text) {
+  return block_of<Part>(
+      found, [&](const Found& each) -> const std::string& { return each.*text; },
+      [](const Found& each, const char* own) {
+        return Part{own, each.score, static_cast<std::int64_t>(each.span.begin),
+                    static_cast<std::int64_t>(each.span.end)};
+      });
 }
 
 GeneratorOptions options_of(const qkv_generate_options& given_options) {
@@ -192,13 +207,22 @@ int qkv_tag(const qkv_model* model, const char* text, int aggregation, qkv_tagge
     const std::vector<std::string> own{text_of(text, kSubject, "text")};
     const int chosen = one_of(aggregation, QKV_MAX + 1, kSubject, "aggregation");
     const auto tagged = tagger.tag(own, {.aggregation = static_cast<Aggregation>(chosen)});
-    result = block_of<qkv_tagged>(
-        tagged.front(), [](const TaggedSpan& each) -> const std::string& { return each.label; },
-        [](const TaggedSpan& each, const char* label) {
-          return qkv_tagged{label, each.score, static_cast<std::int64_t>(each.span.begin),
-                            static_cast<std::int64_t>(each.span.end)};
-        });
+    result = block_of_parts<qkv_tagged>(tagged.front(), &TaggedSpan::label);
     spans = std::ssize(tagged.front());
+  });
+}
+
+int qkv_answer(const qkv_model* model, const char* question, const char* context, int64_t top, qkv_answered** answers,
+               int64_t* count) {
+  constexpr const char* kSubject = "qkv_answer";
+  return answer([&] {
+    qkv_answered*& result = cleared(answers, kSubject, "answers");
+    std::int64_t& found_count = given(count, kSubject, "count");
+    const QuestionAnswerer& answerer = opened_for<QKV_ANSWER>(model, kSubject);
+    const std::string asked = text_of(question, kSubject, "question");
+    const auto found = answerer.answer(asked, text_of(context, kSubject, "context"), {.top_k = top});
+    result = block_of_parts<qkv_answered>(found, &Answer::text);
+    found_count = std::ssize(found);
   });
 }
 

@@ -13,7 +13,6 @@
 #include "io/files/text.h"
 #include "pipelines/certified_cases.h"
 #include "pipelines/number_digest.h"
-#include "qkv/models/text_model.h"
 #include "qkv/stop.h"
 
 namespace qkv {
@@ -133,34 +132,14 @@ std::uint64_t results_of(const PictureClassifier& classifier, const FingerprintO
   return results_of(classifier.model(), options);
 }
 
-// An encoder with a head, by itself: embedders may have one, too, which they do not use.
-struct TextsWithHead {
-  TextModel model;
-  Tokenizer tokenizer;
-
-  static bool is_in(const std::string& folder) {
-    const auto task = TextModel::task_in(folder);
-    return task && *task != TextTask::masked_word && !std::filesystem::exists(folder + "/modules.json");
-  }
-  static TextsWithHead load(const std::string& folder, WeightStorage storage) {
-    TextModel model = TextModel::load(folder, *TextModel::task_in(folder), storage);
-    const std::int64_t vocab = model.encoder().config().vocab;
-    return {std::move(model), Tokenizer::load(folder + "/tokenizer.json", vocab)};
-  }
-};
-
-std::string fingerprint(const TextsWithHead& texts, const FingerprintOptions& options) {
-  return qkv::fingerprint(texts.model, texts.tokenizer, options);
-}
-
-std::uint64_t results_of(const TextsWithHead& texts, const FingerprintOptions& options) {
+std::uint64_t results_of(const TextPipeline& texts, const FingerprintOptions& options) {
   std::vector<Tensor> all;
   for (const std::string_view text : kTexts) {
-    const auto most = static_cast<std::size_t>(texts.model.encoder().config().positions);
-    const Encoding encoding = texts.tokenizer.encode(std::string(text), {.max_length = most});
+    const auto most = static_cast<std::size_t>(texts.model().encoder().config().positions);
+    const Encoding encoding = texts.tokenizer().encode(std::string(text), {.max_length = most});
     const Tensor offsets =
         Tensor::of({2}, std::vector<std::int32_t>{0, static_cast<std::int32_t>(encoding.ids.size())});
-    all.push_back(texts.model.logits({encoding.ids, encoding.type_ids, offsets}, {.threads = options.threads}));
+    all.push_back(texts.model().logits({encoding.ids, encoding.type_ids, offsets}, {.threads = options.threads}));
   }
   return digest_of({all[0], all[1], all[2]});
 }
@@ -170,7 +149,7 @@ template <class F>
 std::string with_folder(const std::string& folder, WeightStorage storage, const F& f) {
   if (EncoderDecoder::is_in(folder)) return f(Translator::load(folder, storage));
   if (LanguageModel::is_in(folder)) return f(Generator::load(folder, storage));
-  if (TextsWithHead::is_in(folder)) return f(TextsWithHead::load(folder, storage));
+  if (TextPipeline::is_in(folder)) return f(TextPipeline::load(folder, *TextModel::task_in(folder), storage));
   if (!Vit::is_in(folder)) return f(Embedder::load(folder, storage));
   const bool kept = storage == WeightStorage::full || precision_of(storage) != Precision::exact;
   refuse_unless(kept, "fingerprint", "Vision Transformers keep weights as f32 alone, or for a reduced precision");

@@ -11,7 +11,6 @@
 #include "models/folder_tensors.h"
 #include "pipelines/pipeline_folder.h"
 #include "pipelines/text_batches.h"
-#include "pipelines/texts/text_folder.h"
 #include "qkv/error.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"

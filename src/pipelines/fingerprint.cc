@@ -151,18 +151,9 @@ std::string Embedder::settings(const EmbedOptions& options) const {
                             filler_);
 }
 
-std::string Reranker::settings() const {
-  return fmt::format("sigmoid={} max_length={} tokenizer={}", sigmoid_, max_length_, tokenizer_.digest());
-}
-
-std::string TextClassifier::settings() const {
-  return fmt::format("scores={} max_length={} tokenizer={}", field_text(scores_), max_length_, tokenizer_.digest());
-}
-
-std::string FillMask::settings() const { return fmt::format("tokenizer={}", tokenizer_.digest()); }
-
-std::string Tagger::settings() const {
-  return fmt::format("max_length={} tokenizer={}", max_length_, tokenizer_.digest());
+std::string TextPipeline::settings() const {
+  return fmt::format("scores={} sigmoid={} max_length={} tokenizer={}", field_text(scores_), ranks_by_sigmoid_,
+                     max_length_, tokenizer_.digest());
 }
 
 std::string Generator::settings() const {
@@ -180,10 +171,6 @@ std::string fingerprint(const TextEncoder& model, const FingerprintOptions& opti
   return fingerprint_of(model, options);
 }
 
-std::string fingerprint(const TextModel& model, const Tokenizer& tokenizer, const FingerprintOptions& options) {
-  return fingerprint_of(model, options, {tokenizer.digest()});
-}
-
 std::string fingerprint(const LanguageModel& model, const FingerprintOptions& options) {
   return fingerprint_of(model, options);
 }
@@ -194,28 +181,12 @@ std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& o
 
 std::string fingerprint(const Vit& model, const FingerprintOptions& options) { return fingerprint_of(model, options); }
 
-std::string fingerprint(const TextModel& model, const FingerprintOptions& options) {
-  return fingerprint_of(model, options);
-}
-
 std::string fingerprint(const Embedder& embedder, const FingerprintOptions& options) {
   return fingerprint_of(embedder, options, {embedder.settings(options.embedding)});
 }
 
-std::string fingerprint(const Reranker& reranker, const FingerprintOptions& options) {
-  return fingerprint_of(reranker.model(), options, {reranker.settings()});
-}
-
-std::string fingerprint(const TextClassifier& classifier, const FingerprintOptions& options) {
-  return fingerprint_of(classifier.model(), options, {classifier.settings()});
-}
-
-std::string fingerprint(const FillMask& filler, const FingerprintOptions& options) {
-  return fingerprint_of(filler.model(), options, {filler.settings()});
-}
-
-std::string fingerprint(const Tagger& tagger, const FingerprintOptions& options) {
-  return fingerprint_of(tagger.model(), options, {tagger.settings()});
+std::string fingerprint(const TextPipeline& pipeline, const FingerprintOptions& options) {
+  return fingerprint_of(pipeline.model(), options, {pipeline.settings()});
 }
 
 std::string fingerprint(const Generator& generator, const FingerprintOptions& options) {

@@ -37,6 +37,13 @@ std::vector<Encoding> encode_texts(const char* function, const Tokenizer& tokeni
   return encodings;
 }
 
+std::string mask_of(const Tokenizer& tokenizer) {
+  for (const std::string& special : tokenizer.special_tokens()) {
+    if (special == "[MASK]" || special == "<mask>") return special;
+  }
+  return {};
+}
+
 void for_each_text_batch(std::span<const Encoding> encodings, int threads,
                          const std::function<void(const TokenBatch& batch, std::size_t first)>& run) {
   // Batches are [starts[n], starts[n + 1]).

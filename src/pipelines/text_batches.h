@@ -24,6 +24,9 @@ struct TextCut {
 std::vector<Encoding> encode_texts(const char* function, const Tokenizer& tokenizer, std::span<const std::string> texts,
                                    const TextCut& options);
 
+// The special token of a masked word, [MASK] or <mask>; empty: the tokenizer has none.
+std::string mask_of(const Tokenizer& tokenizer);
+
 // Calls `run` with each batch and the number of its first text, several at a time on as many threads.
 void for_each_text_batch(std::span<const Encoding> encodings, int threads,
                          const std::function<void(const TokenBatch& batch, std::size_t first)>& run);

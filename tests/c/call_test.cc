@@ -58,9 +58,9 @@ TEST_F(CalledWrongly, OpenSaysWhatIsWrong) {
   expect_refused({
       {"no folder", QKV_INVALID, "qkv_open: folder is NULL", [&] { return qkv_open(nullptr, 0, 0, out<qkv_model>()); }},
       {"no result", QKV_INVALID, "qkv_open: model is NULL", [&] { return qkv_open("x", 0, 0, nullptr); }},
-      {"a task below", QKV_INVALID, "qkv_open: task is -1; it must be from 0 to 6", open(rank, -1)},
-      {"a task above", QKV_INVALID, "qkv_open: task is 7; it must be from 0 to 6", open(rank, 7)},
-      {"a storage above", QKV_INVALID, "qkv_open: storage is 4; it must be from 0 to 3", open(rank, QKV_RANK, 4)},
+      {"a task below", QKV_INVALID, "qkv_open: task is -1; it must be from 0 to 7", open(rank, -1)},
+      {"a task above", QKV_INVALID, "qkv_open: task is 8; it must be from 0 to 7", open(rank, 8)},
+      {"a storage above", QKV_INVALID, "qkv_open: storage is 6; it must be from 0 to 5", open(rank, QKV_RANK, 6)},
       {"nothing there", QKV_IO, "No such file or directory", open(folder / "absent", QKV_EMBED)},
       {"not in the cache", QKV_IO, "refs/main)", open("no-such/model", QKV_EMBED)},
       {"an empty folder", QKV_IO, "No such file or directory", open(folder / "", QKV_TRANSLATE)},
@@ -73,7 +73,7 @@ TEST_F(CalledWrongly, OpenSaysWhatIsWrong) {
 TEST_F(CalledWrongly, EveryCallChecksItsArguments) {
   const CModel embed("encoders/roberta", QKV_EMBED), rank("rank", QKV_RANK), classes("rank", QKV_CLASSIFY),
       fill("fill", QKV_FILL), translate("translate/opus_text", QKV_TRANSLATE), generate("language/gpt2", QKV_GENERATE),
-      tags("tags", QKV_TAG);
+      tags("tags", QKV_TAG), answers("answers", QKV_ANSWER);
   std::int64_t dim = 0;
   ASSERT_EQ(qkv_dim(embed.get(), &dim), QKV_OK);
   const auto embedding = [&](const qkv_model* model, const char* const* texts, std::int64_t count,
@@ -131,6 +131,15 @@ TEST_F(CalledWrongly, EveryCallChecksItsArguments) {
        [&] { return qkv_tag(tags.get(), "a", QKV_SIMPLE, nullptr, &number_); }},
       {"no count", QKV_INVALID, "qkv_tag: count is NULL",
        [&] { return qkv_tag(tags.get(), "a", QKV_SIMPLE, out<qkv_tagged>(), nullptr); }},
+      {"no question", QKV_INVALID, "qkv_answer: question is NULL",
+       [&] { return qkv_answer(answers.get(), nullptr, "a", 1, out<qkv_answered>(), &number_); }},
+      {"a context not UTF-8", QKV_INVALID, "qkv_answer: context is not UTF-8: \"caf\\xe9\"",
+       [&] { return qkv_answer(answers.get(), "a", kLatin, 1, out<qkv_answered>(), &number_); }},
+      {"top 0", QKV_INVALID, "", [&] { return qkv_answer(answers.get(), "a", "b", 0, out<qkv_answered>(), &number_); }},
+      {"no result", QKV_INVALID, "qkv_answer: answers is NULL",
+       [&] { return qkv_answer(answers.get(), "a", "b", 1, nullptr, &number_); }},
+      {"no count", QKV_INVALID, "qkv_answer: count is NULL",
+       [&] { return qkv_answer(answers.get(), "a", "b", 1, out<qkv_answered>(), nullptr); }},
       {"no mask", QKV_INVALID, "fill: the text has no [MASK]",
        [&] { return qkv_fill(fill.get(), "The cat.", 1, out<qkv_label>(), &number_, &other_); }},
       {"top -1", QKV_INVALID, "top is -1, at least 1 is needed",

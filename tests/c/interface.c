@@ -11,8 +11,9 @@
 SAME(status,
      QKV_OK == 0 && QKV_INVALID == 1 && QKV_FORMAT == 2 && QKV_IO == 3 && QKV_NO_MEMORY == 4 && QKV_INTERNAL == 5);
 SAME(task, QKV_EMBED == 0 && QKV_RANK == 1 && QKV_CLASSIFY == 2 && QKV_FILL == 3 && QKV_TRANSLATE == 4 &&
-               QKV_GENERATE == 5 && QKV_TAG == 6);
-SAME(storage, QKV_STORE_F32 == 0 && QKV_STORE_BF16 == 1 && QKV_STORE_INT8 == 2 && QKV_STORE_INT8_GROUPS == 3);
+               QKV_GENERATE == 5 && QKV_TAG == 6 && QKV_ANSWER == 7);
+SAME(storage, QKV_STORE_F32 == 0 && QKV_STORE_BF16 == 1 && QKV_STORE_INT8 == 2 && QKV_STORE_INT8_GROUPS == 3 &&
+                  QKV_STORE_REDUCED == 4 && QKV_STORE_REDUCED_PAIRS == 5);
 SAME(form, QKV_TEXT == 0 && QKV_RAW == 1 && QKV_CHAT == 2);
 SAME(choice, QKV_AS_FOLDER == 0 && QKV_GREEDY == 1 && QKV_SAMPLE == 2);
 SAME(type, QKV_FLOAT32 == 0 && QKV_FLOAT64 == 1 && QKV_BFLOAT16 == 2 && QKV_FLOAT16 == 3 && QKV_UINT8 == 4 &&
@@ -26,6 +27,12 @@ AT(qkv_tagged, score, 8);
 AT(qkv_tagged, begin, 16);
 AT(qkv_tagged, end, 24);
 SAME(size_of_tagged, sizeof(qkv_tagged) == 32);
+
+AT(qkv_answered, text, 0);
+AT(qkv_answered, score, 8);
+AT(qkv_answered, begin, 16);
+AT(qkv_answered, end, 24);
+SAME(size_of_answered, sizeof(qkv_answered) == 32);
 
 AT(qkv_label, text, 0);
 AT(qkv_label, probability, 8);
@@ -73,6 +80,7 @@ int (*const embed)(const qkv_model*, const char* const*, int64_t, const char*, f
 int (*const rank)(const qkv_model*, const char*, const char* const*, int64_t, float*, int64_t*) = qkv_rank;
 int (*const classify)(const qkv_model*, const char*, int64_t, qkv_label**, int64_t*) = qkv_classify;
 int (*const tag)(const qkv_model*, const char*, int, qkv_tagged**, int64_t*) = qkv_tag;
+int (*const reply)(const qkv_model*, const char*, const char*, int64_t, qkv_answered**, int64_t*) = qkv_answer;
 int (*const fill)(const qkv_model*, const char*, int64_t, qkv_label**, int64_t*, int64_t*) = qkv_fill;
 int (*const translate)(const qkv_model*, const char* const*, int64_t, int64_t, int64_t, char***) = qkv_translate;
 int (*const generate)(const qkv_model*, const char*, const qkv_generate_options*, char**) = qkv_generate;

@@ -6,10 +6,14 @@
 
 #include "c/models_for_test.h"
 #include "io/files_for_test.h"
+#include "qkv/pipelines/certify.h"
 #include "qkv/pipelines/embedder.h"
 #include "qkv/pipelines/fingerprint.h"
+#include "qkv/pipelines/question_answerer.h"
+#include "qkv/pipelines/reranker.h"
 #include "qkv/pipelines/text_classifier.h"
 #include "qkv/pipelines/translator.h"
+#include "qkv/target.h"
 
 namespace qkv::test {
 namespace {
@@ -193,19 +197,60 @@ TEST(CModels, GiveWhatThePipelinesGive) {
   qkv_free(translations);
 }
 
+TEST(CModels, AnswerAsThePipeline) {
+  const CModel model("answers", QKV_ANSWER);
+  const QuestionAnswerer answerer = QuestionAnswerer::load(golden_folder("answers"));
+  for (const json& row : golden_json("answers/expected.json")) {
+    const std::string question = row["question"], context = row["context"];
+    qkv_answered* found = nullptr;
+    std::int64_t count = 0;
+    ASSERT_EQ(qkv_answer(model.get(), question.c_str(), context.c_str(), 3, &found, &count), QKV_OK) << qkv_message();
+    const std::vector<Answer> wanted = answerer.answer(question, context, {.top_k = 3});
+    ASSERT_EQ(count, std::ssize(wanted));
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      EXPECT_EQ(found[i].text, wanted[i].text);
+      EXPECT_EQ(found[i].score, wanted[i].score);
+      EXPECT_EQ(context.substr(static_cast<std::size_t>(found[i].begin),
+                               static_cast<std::size_t>(found[i].end - found[i].begin)),
+                wanted[i].text);
+    }
+    qkv_free(found);
+  }
+}
+
+// As the fingerprints of the pipelines, of which each storage has its own.
+TEST(CModels, KeepWeightsInEveryStorage) {
+  for (const auto& [number, storage] : {std::pair(QKV_STORE_BF16, WeightStorage::bf16),
+                                        {QKV_STORE_INT8, WeightStorage::int8},
+                                        {QKV_STORE_INT8_GROUPS, WeightStorage::int8_groups},
+                                        {QKV_STORE_REDUCED, WeightStorage::reduced},
+                                        {QKV_STORE_REDUCED_PAIRS, WeightStorage::reduced_pairs}}) {
+    if (storage == WeightStorage::reduced_pairs && selected_target() != "avx512-bf16") continue;
+    qkv_model* model = nullptr;
+    ASSERT_EQ(qkv_open(golden_folder("rank").c_str(), QKV_RANK, number, &model), QKV_OK) << qkv_message();
+    char* text = nullptr;
+    ASSERT_EQ(qkv_fingerprint(model, &text), QKV_OK) << qkv_message();
+    EXPECT_EQ(taken(text), fingerprint(Reranker::load(golden_folder("rank"), storage)));
+    qkv_close(model);
+  }
+}
+
 TEST(CModels, HaveFingerprints) {
   std::vector<std::string> all;
   for (const auto& [name, task] : {std::pair("encoders/roberta", QKV_EMBED),
                                    {"rank", QKV_RANK},
-                                   {"rank", QKV_CLASSIFY},
                                    {"fill", QKV_FILL},
                                    {"translate/opus_text", QKV_TRANSLATE},
                                    {"language/gpt2", QKV_GENERATE},
-                                   {"tags", QKV_TAG}}) {
+                                   {"tags", QKV_TAG},
+                                   {"answers", QKV_ANSWER}}) {
     const CModel model(name, task);
     char* text = nullptr;
     ASSERT_EQ(qkv_fingerprint(model.get(), &text), QKV_OK) << qkv_message();
     all.push_back(taken(text));
+    if (task != QKV_FILL) {  // such a folder may be an embedder's, which comes first there
+      EXPECT_EQ(all.back(), fingerprint_of_folder(golden_folder(name)));
+    }
   }
   EXPECT_EQ(all[0], fingerprint(Embedder::load(golden_folder("encoders/roberta"))));
   std::ranges::sort(all);

@@ -28,8 +28,8 @@ struct CertifiedCase {
 QKV_API std::vector<CertifiedCase> certify(const FingerprintOptions& options = {});
 
 /// The fingerprint of what the folder holds: a Translator, a Generator, a PictureClassifier (a Vit,
-/// where classifier or preprocessor_config.json is missing), a TextModel with a head for classes or answers, or an
-/// Embedder, the first that its config.json allows.
+/// where classifier or preprocessor_config.json is missing), a TextPipeline with a head for classes or answers, or an
+/// Embedder (also of a ForMaskedLM), the first that its config.json allows.
 /// Errors as of their load(); std::invalid_argument for pictures in another storage than full, reduced and
 /// reduced_pairs.
 QKV_API std::string fingerprint_of_folder(const std::string& folder, WeightStorage storage = WeightStorage::full,

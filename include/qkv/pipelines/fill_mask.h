@@ -10,16 +10,12 @@
 #include <vector>
 
 #include "qkv/api.h"
-#include "qkv/models/text_model.h"
-#include "qkv/pipelines/class_probability.h"
-#include "qkv/text/tokenizer.h"
+#include "qkv/pipelines/text_pipeline.h"
 
 namespace qkv {
 
-struct TextFolder;  ///< what a folder holds, in src/pipelines
-
 /// Safe for concurrent calls.
-class QKV_API FillMask {
+class QKV_API FillMask : public TextPipeline {
  public:
   /// `folder` holds what TextModel::load reads, and tokenizer.json. FormatError as from there, and for a tokenizer
   /// without a special token [MASK] or `<mask>`. `storage` as in weights.h.
@@ -32,16 +28,10 @@ class QKV_API FillMask {
                                                   const TextEncoderOptions& options = {}) const;
 
   const std::string& mask() const { return mask_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  const TextModel& model() const { return model_; }
-  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
-  std::string settings() const;
 
  private:
-  FillMask(TextFolder opened, std::string mask);
+  FillMask(TextPipeline opened, std::string mask);
 
-  Tokenizer tokenizer_;
-  TextModel model_;
   std::string mask_;
   std::vector<std::string> words_;
 };

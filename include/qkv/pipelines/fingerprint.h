@@ -19,17 +19,12 @@
 #include "qkv/models/encoder_decoder.h"
 #include "qkv/models/language_model.h"
 #include "qkv/models/text_encoder.h"
-#include "qkv/models/text_model.h"
 #include "qkv/models/vit.h"
 #include "qkv/pipelines/embedder.h"
-#include "qkv/pipelines/fill_mask.h"
 #include "qkv/pipelines/generator.h"
 #include "qkv/pipelines/picture_classifier.h"
-#include "qkv/pipelines/reranker.h"
-#include "qkv/pipelines/tagger.h"
-#include "qkv/pipelines/text_classifier.h"
+#include "qkv/pipelines/text_pipeline.h"
 #include "qkv/pipelines/translator.h"
-#include "qkv/text/tokenizer.h"
 
 namespace qkv {
 
@@ -41,18 +36,12 @@ struct FingerprintOptions {
 
 /// Reads all weights once: some 0.3 s a GB and thread. Takes the memory of the largest weight beside them.
 QKV_API std::string fingerprint(const TextEncoder& model, const FingerprintOptions& options = {});
-/// Of a model with a head, and of the tokenizer of its texts.
-QKV_API std::string fingerprint(const TextModel& model, const Tokenizer& tokenizer,
-                                const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const LanguageModel& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const EncoderDecoder& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Vit& model, const FingerprintOptions& options = {});
-QKV_API std::string fingerprint(const TextModel& model, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Embedder& embedder, const FingerprintOptions& options = {});
-QKV_API std::string fingerprint(const Reranker& reranker, const FingerprintOptions& options = {});
-QKV_API std::string fingerprint(const TextClassifier& classifier, const FingerprintOptions& options = {});
-QKV_API std::string fingerprint(const FillMask& filler, const FingerprintOptions& options = {});
-QKV_API std::string fingerprint(const Tagger& tagger, const FingerprintOptions& options = {});
+/// Of a Reranker, TextClassifier, FillMask, Tagger or QuestionAnswerer.
+QKV_API std::string fingerprint(const TextPipeline& pipeline, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Generator& generator, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const Translator& translator, const FingerprintOptions& options = {});
 QKV_API std::string fingerprint(const PictureClassifier& classifier, const FingerprintOptions& options = {});

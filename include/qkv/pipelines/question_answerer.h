@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/api.h"
-#include "qkv/models/text_model.h"
-#include "qkv/text/tokenizer.h"
+#include "qkv/pipelines/text_pipeline.h"
 
 namespace qkv {
 
@@ -36,10 +36,8 @@ struct AnswerOptions {
   std::stop_token stop{};
 };
 
-struct TextFolder;  ///< what a folder holds, in src/pipelines
-
 /// Safe for concurrent calls.
-class QKV_API QuestionAnswerer {
+class QKV_API QuestionAnswerer : public TextPipeline {
  public:
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json and
   /// tokenizer_config.json (its model_max_length). FormatError as from there, and for a tokenizer that says nothing of
@@ -54,17 +52,8 @@ class QKV_API QuestionAnswerer {
   std::vector<Answer> answer(const std::string& question, const std::string& context,
                              const AnswerOptions& options = {}) const;
 
-  /// Tokens of a sequence, special ones included.
-  std::size_t max_length() const { return max_length_; }
-  const TextModel& model() const { return model_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-
  private:
-  explicit QuestionAnswerer(TextFolder opened);
-
-  TextModel model_;
-  Tokenizer tokenizer_;
-  std::size_t max_length_;
+  explicit QuestionAnswerer(TextPipeline opened) : TextPipeline(std::move(opened)) {}
 };
 
 }  // namespace qkv

@@ -17,8 +17,7 @@
 #include <vector>
 
 #include "qkv/api.h"
-#include "qkv/models/text_model.h"
-#include "qkv/text/tokenizer.h"
+#include "qkv/pipelines/text_pipeline.h"
 
 namespace qkv {
 
@@ -39,10 +38,8 @@ struct RankOptions {
   std::stop_token stop{};
 };
 
-struct TextFolder;  ///< what a folder holds, in src/pipelines
-
 /// Safe for concurrent calls.
-class QKV_API Reranker {
+class QKV_API Reranker : public TextPipeline {
  public:
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps modules.json, sentence_bert_config.json,
   /// tokenizer_config.json (its model_max_length) and config_sentence_transformers.json (its activation_fn: scores are
@@ -64,23 +61,11 @@ class QKV_API Reranker {
   std::vector<Ranked> rank(const std::string& query, std::span<const std::string> texts,
                            const RankOptions& options = {}) const;
 
-  /// Tokens of a pair, special ones included.
-  std::size_t max_length() const { return max_length_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  const TextModel& model() const { return model_; }
-  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
-  std::string settings() const;
-
  private:
-  Reranker(TextFolder opened, bool sigmoid);
+  explicit Reranker(TextPipeline opened) : TextPipeline(std::move(opened)) {}
   std::vector<float> score(std::size_t count,
                            const std::function<std::pair<std::string_view, std::string_view>(std::size_t)>& pair,
                            const RankOptions& options) const;
-
-  Tokenizer tokenizer_;
-  TextModel model_;
-  std::size_t max_length_;
-  bool sigmoid_;
 };
 
 }  // namespace qkv

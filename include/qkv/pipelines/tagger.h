@@ -11,11 +11,11 @@
 #include <span>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/api.h"
-#include "qkv/models/text_model.h"
-#include "qkv/text/tokenizer.h"
+#include "qkv/pipelines/text_pipeline.h"
 
 namespace qkv {
 
@@ -43,10 +43,8 @@ struct TagOptions {
   std::stop_token stop{};
 };
 
-struct TextFolder;  ///< what a folder holds, in src/pipelines
-
 /// Safe for concurrent calls.
-class QKV_API Tagger {
+class QKV_API Tagger : public TextPipeline {
  public:
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json and
   /// tokenizer_config.json (its model_max_length). FormatError as from there. `storage` as in weights.h.
@@ -58,19 +56,8 @@ class QKV_API Tagger {
   /// std::invalid_argument if options.cut is given with another number of elements than there are texts.
   std::vector<std::vector<TaggedSpan>> tag(std::span<const std::string> texts, const TagOptions& options = {}) const;
 
-  /// Tokens of a text, special ones included.
-  std::size_t max_length() const { return max_length_; }
-  const TextModel& model() const { return model_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
-  std::string settings() const;
-
  private:
-  explicit Tagger(TextFolder opened);
-
-  TextModel model_;
-  Tokenizer tokenizer_;
-  std::size_t max_length_;
+  explicit Tagger(TextPipeline opened) : TextPipeline(std::move(opened)) {}
 };
 
 }  // namespace qkv

@@ -10,19 +10,16 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/api.h"
-#include "qkv/models/text_model.h"
-#include "qkv/pipelines/class_probability.h"
-#include "qkv/text/tokenizer.h"
+#include "qkv/pipelines/text_pipeline.h"
 
 namespace qkv {
 
-struct TextFolder;  ///< what a folder holds, in src/pipelines
-
 /// Safe for concurrent calls.
-class QKV_API TextClassifier {
+class QKV_API TextClassifier : public TextPipeline {
  public:
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json and
   /// tokenizer_config.json (its model_max_length). FormatError as from there, and for a problem_type of config.json
@@ -40,20 +37,8 @@ class QKV_API TextClassifier {
   std::vector<std::vector<ClassProbability>> classify(std::span<const std::string> texts, std::int64_t top = 1,
                                                       const TextEncoderOptions& options = {}) const;
 
-  /// Tokens of a text, special ones included.
-  std::size_t max_length() const { return max_length_; }
-  const TextModel& model() const { return model_; }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
-  std::string settings() const;
-
  private:
-  TextClassifier(TextFolder opened, ClassScores scores);
-
-  Tokenizer tokenizer_;
-  TextModel model_;
-  std::size_t max_length_;
-  ClassScores scores_;
+  explicit TextClassifier(TextPipeline opened) : TextPipeline(std::move(opened)) {}
 };
 
 }  // namespace qkv

@@ -74,27 +74,22 @@ std::string lower(std::string_view utf8) {
 
 }  // namespace
 
-QuestionAnswerer::QuestionAnswerer(TextFolder opened)
-    : model_(std::move(opened.model)), tokenizer_(std::move(opened.tokenizer)), max_length_(opened.max_length) {}
-
 QuestionAnswerer QuestionAnswerer::load(const std::string& folder, WeightStorage storage) {
-  TextFolder opened = open_text_folder(folder, TextTask::answer, storage);
-  expect_pairs(opened, folder);
-  return QuestionAnswerer(std::move(opened));
+  return QuestionAnswerer(open_pairs(folder, TextTask::answer, storage));
 }
 
 std::vector<Answer> QuestionAnswerer::answer(const std::string& question, const std::string& context,
                                              const AnswerOptions& options) const {
   const StopScope stop(options.stop);
-  const std::int64_t positions = model_.encoder().config().positions;
+  const std::int64_t positions = model().encoder().config().positions;
   refuse_unless(options.top_k >= 1, "answer", "top_k is {}, at least 1 is needed", options.top_k);
   refuse_unless(options.max_answer_len >= 1, "answer", "max_answer_len is {}, at least 1 is needed",
                 options.max_answer_len);
   refuse_unless(static_cast<std::int64_t>(options.max_seq_len) <= positions, "answer",
                 "max_seq_len is {}, and the model has {} positions", options.max_seq_len, positions);
-  const std::size_t most = options.max_seq_len > 0 ? options.max_seq_len : std::min(max_length_, kMaxSequence);
+  const std::size_t most = options.max_seq_len > 0 ? options.max_seq_len : std::min(max_length(), kMaxSequence);
   const std::vector<PairWindow> windows =
-      tokenizer_.encode_windows(question, context, most, std::min(options.doc_stride, most / 2));
+      tokenizer().encode_windows(question, context, most, std::min(options.doc_stride, most / 2));
   std::vector<Encoding> encodings;
   for (const PairWindow& window : windows) encodings.push_back(window.encoding);
   // Some become one when they are put into words.
@@ -103,7 +98,7 @@ std::vector<Answer> QuestionAnswerer::answer(const std::string& question, const 
   std::vector<std::vector<Answer>> found(windows.size());
   std::vector<double> impossible(windows.size());
   for_each_text_batch(encodings, options.threads, [&](const TokenBatch& batch, std::size_t begin) {
-    const Tensor logits = model_.logits(batch, {.threads = options.threads});
+    const Tensor logits = model().logits(batch, {.threads = options.threads});
     const std::int32_t* const offsets = batch.offsets.data<std::int32_t>();
     for (std::int64_t b = 0; b < batch.batch(); ++b) {
       const std::size_t at = begin + static_cast<std::size_t>(b);

@@ -8,7 +8,6 @@
 
 #include "core/refuse.h"
 #include "pipelines/classes.h"
-#include "pipelines/pipeline_folder.h"
 #include "pipelines/text_batches.h"
 #include "pipelines/texts/text_folder.h"
 #include "qkv/error.h"
@@ -17,22 +16,13 @@
 
 namespace qkv {
 
-Reranker::Reranker(TextFolder opened, bool sigmoid)
-    : tokenizer_(std::move(opened.tokenizer)),
-      model_(std::move(opened.model)),
-      max_length_(opened.max_length),
-      sigmoid_(sigmoid) {}
-
 Reranker Reranker::load(const std::string& folder, WeightStorage storage) {
   const TextHeadConfig head = TextModel::check(folder, TextTask::sequence_class);
   if (head.outputs != 1) {
     throw FormatError(
         fmt::format("{}/config.json: id2label has {} names; a model that ranks has 1", folder, head.outputs));
   }
-  const bool sigmoid = scores_are_sigmoid(folder);
-  TextFolder opened = open_text_folder(folder, TextTask::sequence_class, storage);
-  expect_pairs(opened, folder);
-  return Reranker(std::move(opened), sigmoid);
+  return Reranker(open_pairs(folder, TextTask::sequence_class, storage));
 }
 
 std::vector<float> Reranker::score(const std::string& query, std::span<const std::string> texts,
@@ -58,17 +48,18 @@ std::vector<float> Reranker::score(
   parallel_for(static_cast<std::int64_t>(count), options.threads, [&](std::int64_t i, int) {
     const auto at = static_cast<std::size_t>(i);
     const auto [query, text] = pair(at);
-    pairs[at] = tokenizer_.encode_pair(query, text, max_length_);
+    pairs[at] = tokenizer().encode_pair(query, text, max_length());
     if (options.cut.empty()) return;
     const std::size_t whole =
-        pairs[at].ids.size() < max_length_ ? pairs[at].ids.size() : tokenizer_.encode_pair(query, text).ids.size();
+        pairs[at].ids.size() < max_length() ? pairs[at].ids.size() : tokenizer().encode_pair(query, text).ids.size();
     options.cut[at] = static_cast<std::int64_t>(whole - pairs[at].ids.size());
   });
-  const bool is_sigmoid = options.score == RankScore::of_folder ? sigmoid_ : options.score == RankScore::sigmoid;
+  const bool is_sigmoid =
+      options.score == RankScore::of_folder ? ranks_by_sigmoid() : options.score == RankScore::sigmoid;
   std::vector<float> scores(count);
   for_each_text_batch(pairs, options.threads, [&](const TokenBatch& batch, std::size_t first) {
     if (batch.batch() == 0) return;
-    const Tensor logits = model_.logits(batch, {.threads = options.threads});
+    const Tensor logits = model().logits(batch, {.threads = options.threads});
     std::transform(logits.data<float>(), logits.data<float>() + batch.batch(), scores.begin() + first,
                    [&](float x) { return is_sigmoid ? static_cast<float>(sigmoid(x)) : x; });
   });

@@ -8,7 +8,6 @@
 #include "pipelines/classes.h"
 #include "pipelines/text_batches.h"
 #include "pipelines/texts/character_spans.h"
-#include "pipelines/texts/text_folder.h"
 #include "qkv/stop.h"
 
 namespace qkv {
@@ -119,27 +118,24 @@ std::vector<TaggedSpan> join_neighbours(const std::vector<TaggedSpan>& found, co
 
 }  // namespace
 
-Tagger::Tagger(TextFolder opened)
-    : model_(std::move(opened.model)), tokenizer_(std::move(opened.tokenizer)), max_length_(opened.max_length) {}
-
 Tagger Tagger::load(const std::string& folder, WeightStorage storage) {
-  return Tagger(open_text_folder(folder, TextTask::token_class, storage));
+  return Tagger(TextPipeline::load(folder, TextTask::token_class, storage));
 }
 
 std::vector<std::vector<TaggedSpan>> Tagger::tag(std::span<const std::string> texts, const TagOptions& options) const {
   const StopScope stop(options.stop);
   const std::vector<Encoding> encodings =
-      encode_texts("tag", tokenizer_, texts, {max_length_, options.threads, options.cut});
+      encode_texts("tag", tokenizer(), texts, {max_length(), options.threads, options.cut});
   std::vector<std::vector<TaggedSpan>> found(texts.size());
   for_each_text_batch(encodings, options.threads, [&](const TokenBatch& batch, std::size_t first) {
-    const Tensor logits = model_.logits(batch, {.threads = options.threads});
+    const Tensor logits = model().logits(batch, {.threads = options.threads});
     const std::int32_t* const offsets = batch.offsets.data<std::int32_t>();
     for (std::int64_t b = 0; b < batch.batch(); ++b) {
       const std::size_t i = first + static_cast<std::size_t>(b);
       const std::vector<TaggedToken> tokens =
-          tokens_of(texts[i], encodings[i], logits.view().slice(0, offsets[b], offsets[b + 1]), tokenizer_);
-      found[i] = label(tokens, options, model_.config().labels, tokenizer_);
-      if (options.aggregation != Aggregation::none) found[i] = join_neighbours(found[i], tokenizer_);
+          tokens_of(texts[i], encodings[i], logits.view().slice(0, offsets[b], offsets[b + 1]), tokenizer());
+      found[i] = label(tokens, options, model().config().labels, tokenizer());
+      if (options.aggregation != Aggregation::none) found[i] = join_neighbours(found[i], tokenizer());
       std::erase_if(found[i], [](const TaggedSpan& each) { return each.label == "O"; });
     }
   });

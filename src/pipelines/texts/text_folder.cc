@@ -3,37 +3,61 @@
 
 #include <fmt/format.h>
 
+#include "io/files/descriptor.h"
+#include "io/json/json_document.h"
 #include "pipelines/pipeline_folder.h"
 #include "qkv/error.h"
 
-namespace qkv::inline pipelines {
+namespace qkv {
 namespace {
 
 std::string tokenizer_path(const std::string& folder) { return folder + "/tokenizer.json"; }
 
+// Of classes, as "problem_type" says.
+ClassScores scores_in(const std::string& folder, std::int64_t labels) {
+  const io::JsonDocument config = io::JsonDocument::of_config(folder + "/config.json");
+  const auto problem = config.root().find("problem_type");
+  if (!problem) return labels == 1 ? ClassScores::sigmoid : ClassScores::softmax;
+  const std::string name = problem->string();
+  if (name == "multi_label_classification") return ClassScores::sigmoid;
+  if (name == "regression") return ClassScores::logits;
+  if (name == "single_label_classification") return labels == 1 ? ClassScores::sigmoid : ClassScores::softmax;
+  problem->refuse("must be \"single_label_classification\", \"multi_label_classification\" or \"regression\"");
+}
+
 }  // namespace
 
-TextFolder open_text_folder(const std::string& folder, TextTask task, WeightStorage storage) {
+TextPipeline TextPipeline::load(const std::string& folder, TextTask task, WeightStorage storage) {
   TextModel model = TextModel::load(folder, task, storage);
   const TextEncoderConfig& config = model.encoder().config();
   const std::size_t max_length = tokens_read(read_max_length(folder), config.positions);
   Tokenizer tokenizer = Tokenizer::load(tokenizer_path(folder), config.vocab);
-  return {std::move(model), std::move(tokenizer), max_length};
+  TextPipeline opened(std::move(model), std::move(tokenizer), max_length);
+  if (task != TextTask::sequence_class) return opened;
+  const std::int64_t labels = opened.model().config().outputs;
+  opened.scores_ = scores_in(folder, labels);
+  if (labels == 1) opened.ranks_by_sigmoid_ = scores_are_sigmoid(folder);
+  return opened;
 }
 
-void expect_pairs(const TextFolder& opened, const std::string& folder) {
+bool TextPipeline::is_in(const std::string& folder) {
+  const auto task = TextModel::task_in(folder);
+  if (!task || *task == TextTask::masked_word) return false;
+  const std::string modules = folder + "/modules.json";
+  return !io::is_there(modules) || io::JsonDocument::of_config(modules).root().size() == 1;
+}
+
+inline namespace pipelines {
+
+TextPipeline open_pairs(const std::string& folder, TextTask task, WeightStorage storage) {
+  TextPipeline opened = TextPipeline::load(folder, task, storage);
   try {
-    opened.tokenizer.encode_pair("", "", opened.max_length);
+    opened.tokenizer().encode_pair("", "", opened.max_length());
   } catch (const std::invalid_argument& error) {
     throw FormatError(fmt::format("{}: {}", tokenizer_path(folder), error.what()));
   }
+  return opened;
 }
 
-std::string mask_of(const Tokenizer& tokenizer) {
-  for (const std::string& special : tokenizer.special_tokens()) {
-    if (special == "[MASK]" || special == "<mask>") return special;
-  }
-  return {};
-}
-
-}  // namespace qkv::inline pipelines
+}  // namespace pipelines
+}  // namespace qkv
