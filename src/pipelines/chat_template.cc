@@ -131,7 +131,10 @@ std::optional<ChatTemplate> parse_turns(const TemplateTexts& texts, const Turns&
   if (answer.empty() || !texts.any_has(end) || texts.any_has("<|im_sep|>") || !system) return {};
   const std::string user = turn(kind, "user", "");
   const std::size_t head = user.size() - kind.end.size();
-  return ChatTemplate{.before = *system + user.substr(0, head), .behind = user.substr(head) + answer};
+  return ChatTemplate{.before = *system + user.substr(0, head),
+                      .behind = user.substr(head) + answer,
+                      .end = std::string(kind.end),
+                      .next = user.substr(0, head)};
 }
 
 // Mistral and Llama 2: marks around what the user says, with blanks or without, which must be the same throughout.
@@ -203,6 +206,25 @@ std::optional<std::string> template_of(const io::JsonValue& config) {
 std::string ChatTemplate::render(std::string_view message) const {
   if (!refusal.empty()) throw FormatError(refusal);
   return before + std::string(trims ? trimmed(message) : message) + behind;
+}
+
+std::string ChatTemplate::render_next(std::string_view text, std::string_view message) const {
+  if (!refusal.empty()) throw FormatError(refusal);
+  if (next.empty()) {
+    throw FormatError("how a chat of [INST] and [/INST] goes on is not known: write out what follows, as raw text");
+  }
+  if (!text.starts_with(before) || !has(text.substr(before.size()), behind)) {
+    throw FormatError("the session's text is no chat by this model's template: write out what follows, as raw text");
+  }
+  // The model has ended its answer by the mark, without or with the line break behind it, or not at all.
+  std::string_view left = end;
+  const std::string_view mark = left.substr(0, left.find('\n'));
+  if (text.ends_with(left)) {
+    left = {};
+  } else if (text.ends_with(mark)) {
+    left.remove_prefix(mark.size());
+  }
+  return std::string(left) + next + std::string(trims ? trimmed(message) : message) + behind;
 }
 
 std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin) {

@@ -7,13 +7,17 @@
 
 namespace qkv::inline pipelines {
 
-// A user's only message, and the beginning of the answer: `before`, the message, `behind`.
+// A user's first message, and the beginning of the answer: `before`, the message, `behind`. Then `end` ends an answer,
+// and the next message stands between `next` and `behind`; where they are empty that is not known.
 struct ChatTemplate {
-  std::string before{}, behind{};
+  std::string before{}, behind{}, end{}, next{};
   bool trims = false;     // white space around the message is left out
   std::string refusal{};  // why there is none
 
   std::string render(std::string_view message) const;  // FormatError with the refusal
+  // What continues a conversation, whose text so far ends with an answer, or with a part of it. FormatError for a text
+  // that does not begin as conversations do.
+  std::string render_next(std::string_view text, std::string_view message) const;
 };
 
 // The kinds ChatML, Llama 2 and 3, Mistral and Gemma, recognised by their marks in the Jinja source. A system prompt

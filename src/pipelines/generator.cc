@@ -300,9 +300,11 @@ std::vector<std::int32_t> Generator::prompt_ids(const std::string& prompt, Promp
 
 std::vector<std::int32_t> Generator::prompt_ids(const std::string& prompt, const GeneratorOptions& options) const {
   if (options.session.empty() || !io::is_there(options.session)) return prompt_ids(prompt, options.form);
-  refuse_unless(options.form != PromptForm::chat, "generate",
-                "a chat template is for the first message of a session; write what follows out, as raw text");
-  return prompt_ids(prompt, PromptForm::raw);
+  if (options.form != PromptForm::chat) return prompt_ids(prompt, PromptForm::raw);
+  std::vector<std::int32_t> ids = session_ids(options.session);
+  std::erase_if(ids, [this](std::int32_t id) { return !tokenizer().contains(id); });  // they have no text
+  return prompt_ids(chat_->render_next(tokenizer().decode(ids, {.skip_special_tokens = false}), prompt),
+                    PromptForm::raw);
 }
 
 std::vector<std::vector<GeneratedText>> Generator::generate(std::span<const std::string> prompts,

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "core/sha256.h"
+#include "io/arrays/safetensors_header.h"
+#include "io/files/byte_source.h"
 #include "qkv/error.h"
 #include "qkv/layers/sequences.h"
 
@@ -18,6 +20,7 @@ namespace {
 
 constexpr const char* kFormat = "qkv session 1";
 constexpr const char* kDigest = "digest";
+constexpr const char* kIds = "ids";
 
 std::string keys_name(std::size_t layer) { return fmt::format("layers.{}.keys", layer); }
 std::string values_name(std::size_t layer) { return fmt::format("layers.{}.values", layer); }
@@ -109,7 +112,7 @@ GeneratorSession session_of(SafeTensors content, const std::string& name, const 
                             const std::string& fingerprint, Dtype cache_type) {
   SessionFile file(std::move(content), name, fingerprint);
   const LanguageModelConfig& config = model.config();
-  const Tensor ids = file.take("ids", Dtype::i32, {});
+  const Tensor ids = file.take(kIds, Dtype::i32, {});
   const auto* first = ids.data<std::int32_t>();
   GeneratorSession session{.ids = {first, first + ids.element_count()}, .cache = model.make_cache(cache_type)};
   const std::int64_t tokens = std::ssize(session.ids) - 1;
@@ -139,9 +142,21 @@ GeneratorSession session_of(SafeTensors content, const std::string& name, const 
   return session;
 }
 
+std::vector<std::int32_t> session_ids(const std::string& path) {
+  io::FileSource source(path);
+  const io::SafetensorsHeader header = io::read_safetensors_header(source, path);
+  const auto is_ids = [](const std::string& name) { return name == kIds; };
+  auto found = io::read_safetensors_elements(source, header, is_ids, path);
+  if (found.empty() || found.begin()->second.dtype() != Dtype::i32) {
+    throw FormatError(fmt::format("{}: the session lacks {}", path, kIds));
+  }
+  const Tensor& ids = found.begin()->second;
+  return {ids.data<std::int32_t>(), ids.data<std::int32_t>() + ids.element_count()};
+}
+
 SafeTensors session_file(const GeneratorSession& session, const std::string& fingerprint) {
   SafeTensors file;
-  file.tensors["ids"] = Tensor::of<std::int32_t>({std::ssize(session.ids)}, session.ids);
+  file.tensors[kIds] = Tensor::of<std::int32_t>({std::ssize(session.ids)}, session.ids);
   for (std::size_t i = 0; i < session.cache.layers.size(); ++i) {
     const KeyValueCache& cache = session.cache.layers[i].self;
     file.tensors[keys_name(i)] = rows_of_pages(cache.keys(), cache);

@@ -23,6 +23,8 @@ SafeTensors session_file(const GeneratorSession& session, const std::string& fin
 // FormatError, naming it, unless the file is whole, of a model with this fingerprint and of this type.
 GeneratorSession session_of(SafeTensors file, const std::string& name, const LanguageModel& model,
                             const std::string& fingerprint, Dtype cache_type = Dtype::f32);
+// The ids of a file alone, before it is checked as a whole.
+std::vector<std::int32_t> session_ids(const std::string& path);
 std::string digest_of_session(const SafeTensors& file);
 
 }  // namespace qkv::inline pipelines

@@ -25,6 +25,32 @@ TEST(ChatTemplate, MessagesBecomeWhatTransformersMakesOfThem) {
   }
 }
 
+// A conversation goes on with what transformers makes of all of it, however the answer ended.
+TEST(ChatTemplate, ConversationsGoOnAsTransformersHasThem) {
+  const std::string answer = golden_chats().at("answer"), next = golden_chats().at("next");
+  int known = 0;
+  for (const auto& [name, chat] : golden_chats().at("known").items()) {
+    SCOPED_TRACE(name);
+    const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<|endoftext|>");
+    ASSERT_TRUE(found);
+    const std::string said = found->render(golden_chats().at("messages")[0].get<std::string>()) + answer;
+    if (name.starts_with("llama2") || name.starts_with("mistral")) {
+      EXPECT_NE(message_of<FormatError>([&] { found->render_next(said, next); }).find("[INST]"), std::string::npos);
+      continue;
+    }
+    ++known;
+    const std::string wanted = chat.at("conversation");
+    for (std::size_t cut = 0; cut <= found->end.size(); ++cut) {
+      if (cut > 0 && cut < found->end.find_last_not_of('\n') + 1) continue;  // a mark is one token
+      const std::string text = said + found->end.substr(0, cut);
+      EXPECT_EQ(text + found->render_next(text, next), wanted);
+    }
+    EXPECT_NE(message_of<FormatError>([&] { found->render_next("x" + said, next); }).find("is no chat"),
+              std::string::npos);
+  }
+  EXPECT_EQ(known, 11);
+}
+
 TEST(ChatTemplate, OthersAreNotRecognised) {
   for (const auto& [name, source] : golden_chats().at("refused").items()) {
     EXPECT_FALSE(parse_chat_template(source.get<std::string>(), "")) << name;

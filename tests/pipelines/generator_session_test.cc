@@ -176,6 +176,24 @@ TEST(GeneratorSession, DamageIsRefused) {
   EXPECT_EQ(slurp(small.path), whole);
 }
 
+// Two messages of a chat: the text is that of the second one behind all before it, written out.
+TEST(GeneratorSession, AChatGoesOn) {
+  const TemporaryFolder folder;
+  const Generator generator = Generator::load(golden_path("language/gpt2"));
+  const std::string path = folder / "chat";
+  const auto say = [&](const std::string& message, PromptForm form, const std::string& session) {
+    return generator.generate(message, {.form = form, .max_new_tokens = 4, .session = session});
+  };
+  const GeneratedText first = say("What is a cat?", PromptForm::chat, path);
+  Ids all = generator.prompt_ids("What is a cat?", PromptForm::chat);
+  all.insert(all.end(), first.ids.begin(), first.ids.end());
+  const Ids next = generator.prompt_ids("<|im_end|>\n<|im_start|>user\nAnd a dog?<|im_end|>\n<|im_start|>assistant\n",
+                                        PromptForm::raw);
+  all.insert(all.end(), next.begin(), next.end());
+  const GeneratedText second = say("And a dog?", PromptForm::chat, path);
+  EXPECT_EQ(second.ids, generator.generate_ids(std::vector<Ids>{all}, {.max_new_tokens = 4}).front().front().ids);
+}
+
 TEST(GeneratorSession, WhatDoesNotFitIsRefused) {
   const SmallSession small;
   const auto refused = [&](const std::vector<Ids>& prompts, GeneratorOptions options) {
@@ -186,9 +204,9 @@ TEST(GeneratorSession, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refused({{}}, {.session = small.folder / "none"}), "generate: prompt 1 has no tokens; a prompt needs one");
   EXPECT_EQ(refused({Ids(249)}, {.session = small.path}),
             "generate: prompt 1 has 256 tokens; the model has 256 positions, and writes at least one token");
-  EXPECT_EQ(message_of<std::invalid_argument>(
+  EXPECT_EQ(message_of<FormatError>(
                 [&] { small.generator.generate("x", {.form = PromptForm::chat, .session = small.path}); }),
-            "generate: a chat template is for the first message of a session; write what follows out, as raw text");
+            "the session's text is no chat by this model's template: write out what follows, as raw text");
   EXPECT_THROW(small.generator.generate("x", {.session = small.folder / "no/where"}), IoError);
 }
 

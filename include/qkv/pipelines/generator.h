@@ -114,8 +114,8 @@ class QKV_API Generator {
   GeneratedText generate(const std::string& prompt, const GeneratorOptions& options = {}) const;
   /// A prompt's ids. FormatError if the folder had no tokenizer.json, or for `chat` no chat template of a known kind.
   std::vector<std::int32_t> prompt_ids(const std::string& prompt, PromptForm form = PromptForm::text) const;
-  /// As generate() takes it with these options: what continues a session is raw. std::invalid_argument for a chat
-  /// there.
+  /// As generate() takes it with these options: what continues a session is raw, or the next message of its chat.
+  /// FormatError for a chat where the session's text is none by this template, or one of [INST].
   std::vector<std::int32_t> prompt_ids(const std::string& prompt, const GeneratorOptions& options) const;
   /// Why nothing is written behind a prompt of so many tokens; empty: it is.
   std::string refusal_of_length(std::int64_t tokens) const;

@@ -13,6 +13,7 @@ import pathlib
 from transformers import PreTrainedTokenizerFast
 
 here = pathlib.Path(__file__).parent
+ANSWER, NEXT = "An animal.", "And a dog?"
 MESSAGES = ["What is a cat?", "  two\nlines \n", "caf\u00e9"]
 GENERATE = "{%- if add_generation_prompt %}{{- MARK }}{%- endif %}"
 TURNS = "{%- for turn in messages %}BODY{%- endfor %}"
@@ -82,6 +83,15 @@ REFUSED = {
 }
 
 tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(here / "gpt2" / "tokenizer.json"), bos_token="<|endoftext|>")
+
+
+# What the answer begins with is not a part of the message in transformers.
+def conversation(template):
+    begun = "<think>\n" if "<think>" in template else ""
+    return [{"role": "user", "content": MESSAGES[0]}, {"role": "assistant", "content": begun + ANSWER},
+            {"role": "user", "content": NEXT}]
+
+
 known = {}
 for name, text in TEMPLATES.items():
     chats = [[{"role": "user", "content": message}] for message in MESSAGES]
@@ -89,9 +99,10 @@ for name, text in TEMPLATES.items():
     known[name] = {
         "template": text,
         "texts": [tokenizer.apply_chat_template(chat, tokenize=False, **options) for chat in chats],
+        "conversation": tokenizer.apply_chat_template(conversation(text), tokenize=False, **options),
         "ids": [tokenizer.apply_chat_template(chat, **options)["input_ids"] for chat in chats],
     }
     print(name, known[name]["texts"][1:2])
-(here / "chat.json").write_text(json.dumps({"messages": MESSAGES, "known": known, "refused": REFUSED}, indent=0) + "\n", "ascii")
+(here / "chat.json").write_text(json.dumps({"messages": MESSAGES, "answer": ANSWER, "next": NEXT, "known": known, "refused": REFUSED}, indent=0) + "\n", "ascii")
 config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>", "chat_template": TEMPLATES["chatml"]}
 (here / "gpt2" / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "ascii")
