@@ -73,7 +73,7 @@ function start(report: Report): void {
   }
   addEventListener("beforeprint", print_all(true));
   addEventListener("afterprint", print_all(false));
-  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) {
+  for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)", "(prefers-reduced-motion: reduce)"]) {
     matchMedia(query).addEventListener("change", recolor);
   }
   if (live) {

@@ -47,9 +47,10 @@ test("it plays by itself, stops at the end, and not where motion is to be reduce
   await page.getByRole("button", { name: "Play" }).click(); // anew
   await page.getByRole("button", { name: "Pause" }).click();
   await page.emulateMedia({ reducedMotion: "reduce" });
-  await go_to(page, { beat: 2 });
-  assert.equal(await page.getByRole("button", { name: "Play" }).count(), 0);
   await page.getByText("Motion is turned off on this device").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Play" }).count(), 0);
+  await go_to(page, { beat: 2 });
+  await page.getByText("3 of 17").waitFor();
   await page.getByRole("button", { name: "Step on" }).click();
   assert.match(await hash_of(page), /beat=3/);
   const moving = await page.locator(".moves").evaluateAll((all) => all.filter((one) => getComputedStyle(one).transitionDuration !== "0s").length);
