@@ -25,7 +25,7 @@ struct PictureAttention {
     double to_class = 0;  ///< the token's weight to the class token
     Tensor patches{};     ///< [grid height, grid width], f64: its weights to the patches
   };
-  std::string fingerprint{};  ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
+  std::string fingerprint{};                ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
   std::vector<ClassProbability> classes{};  ///< the three most probable; none: the model has no classifier
   PictureSize grid{};
   std::string token;          ///< whose weights they are
