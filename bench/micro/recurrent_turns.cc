@@ -29,9 +29,9 @@ Tensor random_rows(const Dims& shape) {
 
 Recurrent make(const std::string& cell, std::int64_t size) {
   Weights weights = initial_weights(1);
-  if (cell == "lstm") return Lstm({.in = size, .hidden = size}, weights);
-  if (cell == "gru") return Gru({.in = size, .hidden = size}, weights);
-  if (cell == "rnn") return Rnn({.in = size, .hidden = size}, weights);
+  if (cell == "lstm") return Recurrent({.cell = RecurrentCell::lstm, .in = size, .hidden = size}, weights);
+  if (cell == "gru") return Recurrent({.cell = RecurrentCell::gru, .in = size, .hidden = size}, weights);
+  if (cell == "rnn") return Recurrent({.cell = RecurrentCell::rnn_tanh, .in = size, .hidden = size}, weights);
   throw std::invalid_argument(fmt::format("\"{}\" is no cell; it must be lstm, gru or rnn", cell));
 }
 

@@ -1,4 +1,4 @@
-// Recurrent, and Rnn, Lstm and Gru: the parameters of all layers and directions, and the way forward through them.
+// Recurrent: the parameters of all layers and directions, and the way forward through them.
 #include "lab/layers/recurrent.h"
 
 #include <utility>
@@ -22,8 +22,11 @@ std::string recurrent_suffix(int layer, int direction) {
 
 }  // namespace
 
-Recurrent::Recurrent(std::string name, const RecurrentConfig& config, Weights& weights, const std::string& scope)
-    : name_(std::move(name)), config_(config) {
+Recurrent::Recurrent(const RecurrentConfig& config, Weights& weights, const std::string& scope)
+    : name_(config.cell == RecurrentCell::lstm ? "lstm"
+            : is_gru(config.cell)              ? "gru"
+                                               : "rnn"),
+      config_(config) {
   check_size(name_, "in", config.in);
   check_size(name_, "hidden", config.hidden);
   refuse_unless(config.layers >= 1 && config.layers <= kMostRecurrentLayers, name_, "layers is {}; it must be 1 to {}",
@@ -45,11 +48,6 @@ Recurrent::Recurrent(std::string name, const RecurrentConfig& config, Weights& w
       own.bias_hh.value = weights.take(scope + "bias_hh" + suffix, {wide});
     }
   }
-}
-
-Recurrent Recurrent::make(const RecurrentConfig& config, Weights& weights, const std::string& scope) {
-  const char* name = config.cell == RecurrentCell::lstm ? "lstm" : gates_of(config.cell) == 1 ? "rnn" : "gru";
-  return Recurrent(name, config, weights, scope);
 }
 
 RecurrentOutput Recurrent::forward(const Sequences& x, const RecurrentStates<TensorView>& initial, int threads) const {
@@ -147,35 +145,5 @@ void Recurrent::update(const ParameterUpdater& updater, const std::string& scope
     }
   }
 }
-
-Rnn::Rnn(const RnnConfig& config, Weights& weights, const std::string& scope)
-    : Recurrent("rnn",
-                {.cell = config.activation == RnnActivation::relu ? RecurrentCell::rnn_relu : RecurrentCell::rnn_tanh,
-                 .in = config.in,
-                 .hidden = config.hidden,
-                 .layers = config.layers,
-                 .directions = config.directions,
-                 .bias = config.bias},
-                weights, scope) {}
-
-Lstm::Lstm(const LstmConfig& config, Weights& weights, const std::string& scope)
-    : Recurrent("lstm",
-                {.cell = RecurrentCell::lstm,
-                 .in = config.in,
-                 .hidden = config.hidden,
-                 .layers = config.layers,
-                 .directions = config.directions,
-                 .bias = config.bias},
-                weights, scope) {}
-
-Gru::Gru(const GruConfig& config, Weights& weights, const std::string& scope)
-    : Recurrent("gru",
-                {.cell = config.reset == GruReset::before_product ? RecurrentCell::gru_reset_first : RecurrentCell::gru,
-                 .in = config.in,
-                 .hidden = config.hidden,
-                 .layers = config.layers,
-                 .directions = config.directions,
-                 .bias = config.bias},
-                weights, scope) {}
 
 }  // namespace qkv

@@ -1,7 +1,7 @@
 // Recurrent layers one above the other, in one or both directions, as torch.nn.RNN, LSTM and GRU: forward, and backward
 // through time. The formulas are in qkv/recurrent_cell.h.
 //
-//   Lstm lstm({.in = 64, .hidden = 256, .layers = 2, .directions = 2}, weights, "encoder.");
+//   Recurrent lstm({.cell = RecurrentCell::lstm, .in = 64, .hidden = 256, .directions = 2}, weights, "encoder.");
 //   RecurrentOutput result = lstm.forward({rows, offsets});     // nothing is padded
 #pragma once
 
@@ -65,8 +65,9 @@ struct RecurrentGradientsOut {
 // same bits whatever else is in the batch, and for any number of threads.
 class Recurrent {
  public:
-  // Of the cell that the config names; as the constructors of Rnn, Lstm and Gru below.
-  static Recurrent make(const RecurrentConfig& config, Weights& weights, const std::string& scope = "");
+  // Takes, for every layer L, weight_ih_lL [gates * hidden, in of the layer], weight_hh_lL [gates * hidden, hidden],
+  // bias_ih_lL and bias_hh_lL [gates * hidden], and for the second direction the same with _reverse behind the name.
+  Recurrent(const RecurrentConfig& config, Weights& weights, const std::string& scope = "");
 
   // x [batch, length, in], [length, in] or ragged. An initial state that is not given is zero; a sequence of length 0
   // ends in its initial state. std::invalid_argument if shapes or types do not fit.
@@ -87,11 +88,6 @@ class Recurrent {
 
   const RecurrentConfig& config() const { return config_; }
 
- protected:
-  // Takes, for every layer L, weight_ih_lL [gates * hidden, in of the layer], weight_hh_lL [gates * hidden, hidden],
-  // bias_ih_lL and bias_hh_lL [gates * hidden], and for the second direction the same with _reverse behind the name.
-  Recurrent(std::string name, const RecurrentConfig& config, Weights& weights, const std::string& scope);
-
  private:
   struct Direction {
     PackedParameter weight_ih, weight_hh;
@@ -108,55 +104,6 @@ class Recurrent {
   std::string name_;
   RecurrentConfig config_;
   std::vector<Direction> directions_;  // layer by layer
-};
-
-enum class RnnActivation { tanh, relu };
-
-struct RnnConfig {
-  std::int64_t in = 0;
-  std::int64_t hidden = 0;
-  int layers = 1;
-  int directions = 1;
-  bool bias = true;
-  RnnActivation activation = RnnActivation::tanh;
-};
-
-class Rnn : public Recurrent {
- public:
-  Rnn(const RnnConfig& config, Weights& weights, const std::string& scope = "");
-};
-
-struct LstmConfig {
-  std::int64_t in = 0;
-  std::int64_t hidden = 0;
-  int layers = 1;
-  int directions = 1;
-  bool bias = true;
-};
-
-class Lstm : public Recurrent {
- public:
-  Lstm(const LstmConfig& config, Weights& weights, const std::string& scope = "");
-};
-
-// Where the reset gate is applied.
-enum class GruReset {
-  after_product,   // as in torch
-  before_product,  // Cho et al. (2014)
-};
-
-struct GruConfig {
-  std::int64_t in = 0;
-  std::int64_t hidden = 0;
-  int layers = 1;
-  int directions = 1;
-  bool bias = true;
-  GruReset reset = GruReset::after_product;
-};
-
-class Gru : public Recurrent {
- public:
-  Gru(const GruConfig& config, Weights& weights, const std::string& scope = "");
 };
 
 // Draws all weights and biases of a recurrent layer as torch does, uniform within 1/sqrt(hidden), and adds

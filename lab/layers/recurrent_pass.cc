@@ -86,11 +86,13 @@ void forward_typed(const RecurrentForward& pass, const RecurrentBatch& batch, st
     }
     matmul(hidden.first(step.rows), *pass.weights[0], products.first(step.rows), {.bias = bias, .threads = threads});
     if (resets) {
-      recurrent_reset(step);
+      step.resets_only = true;
+      recurrent_step(pass.cell, step);
       matmul(reset.first(step.rows), *pass.weights[1], last_products.first(step.rows),
              {.bias = bias_part(pass.bias, columns, columns + size), .threads = threads});
     }
     RecurrentStep<T> last = step;
+    last.resets_only = false;
     if (resets) last.products = last_products.data();
     recurrent_step(pass.cell, last);
   }
@@ -143,7 +145,9 @@ void backward_typed(const RecurrentBackward& pass, const RecurrentBatch& batch, 
     recurrent_step_back(pass.cell, first);
     if (resets) {
       matmul(last_products.first(step.rows), pass.weights[1], reset.first(step.rows), {.threads = threads});
-      recurrent_reset_back(step);
+      RecurrentStepBack<T> second = step;
+      second.resets_only = true;
+      recurrent_step_back(pass.cell, second);
     }
     matmul(products.first(step.rows), pass.weights[0], hidden.first(step.rows),
            {.accumulate = is_gru(pass.cell), .threads = threads});

@@ -146,7 +146,7 @@ void step_any(RecurrentCell cell, const RecurrentStep<T>& s) {
     case RecurrentCell::gru:
       return gru_step(s);
     case RecurrentCell::gru_reset_first:
-      return gru_reset_first_step(s);
+      return s.resets_only ? reset_step(s) : gru_reset_first_step(s);
   }
 }
 
@@ -264,7 +264,7 @@ void step_back_any(RecurrentCell cell, const RecurrentStepBack<T>& s) {
     case RecurrentCell::gru:
       return gru_back(s);
     case RecurrentCell::gru_reset_first:
-      return gru_reset_first_back(s);
+      return s.resets_only ? reset_back(s) : gru_reset_first_back(s);
   }
 }
 
@@ -272,10 +272,6 @@ void step_f32(RecurrentCell cell, const RecurrentStep<float>& s) { step_any(cell
 void step_f64(RecurrentCell cell, const RecurrentStep<double>& s) { step_any(cell, s); }
 void step_back_f32(RecurrentCell cell, const RecurrentStepBack<float>& s) { step_back_any(cell, s); }
 void step_back_f64(RecurrentCell cell, const RecurrentStepBack<double>& s) { step_back_any(cell, s); }
-void reset_f32(const RecurrentStep<float>& s) { reset_step(s); }
-void reset_f64(const RecurrentStep<double>& s) { reset_step(s); }
-void reset_back_f32(const RecurrentStepBack<float>& s) { reset_back(s); }
-void reset_back_f64(const RecurrentStepBack<double>& s) { reset_back(s); }
 
 }  // namespace qkv::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -291,10 +287,6 @@ HWY_EXPORT(step_f32);
 HWY_EXPORT(step_f64);
 HWY_EXPORT(step_back_f32);
 HWY_EXPORT(step_back_f64);
-HWY_EXPORT(reset_f32);
-HWY_EXPORT(reset_f64);
-HWY_EXPORT(reset_back_f32);
-HWY_EXPORT(reset_back_f64);
 
 }  // namespace
 
@@ -306,14 +298,6 @@ void recurrent_step(RecurrentCell cell, const RecurrentStep<double>& step) {
   ensure_target();
   HWY_DYNAMIC_DISPATCH(step_f64)(cell, step);
 }
-void recurrent_reset(const RecurrentStep<float>& step) {
-  ensure_target();
-  HWY_DYNAMIC_DISPATCH(reset_f32)(step);
-}
-void recurrent_reset(const RecurrentStep<double>& step) {
-  ensure_target();
-  HWY_DYNAMIC_DISPATCH(reset_f64)(step);
-}
 void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<float>& step) {
   ensure_target();
   HWY_DYNAMIC_DISPATCH(step_back_f32)(cell, step);
@@ -321,14 +305,6 @@ void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<float>& ste
 void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<double>& step) {
   ensure_target();
   HWY_DYNAMIC_DISPATCH(step_back_f64)(cell, step);
-}
-void recurrent_reset_back(const RecurrentStepBack<float>& step) {
-  ensure_target();
-  HWY_DYNAMIC_DISPATCH(reset_back_f32)(step);
-}
-void recurrent_reset_back(const RecurrentStepBack<double>& step) {
-  ensure_target();
-  HWY_DYNAMIC_DISPATCH(reset_back_f64)(step);
 }
 
 }  // namespace qkv::inline ops

@@ -23,15 +23,13 @@ struct RecurrentStep {
   T* reset = nullptr;           // [rows, size]: r * h (gru_reset_first)
   T* out = nullptr;             // [tokens, out_stride]: out, h'
   std::int64_t out_stride = 0;
-  T* kept = nullptr;  // [tokens, size]: as in RecurrentSaved; null: not kept
+  T* kept = nullptr;         // [tokens, size]: as in RecurrentSaved; null: not kept
+  bool resets_only = false;  // gru_reset_first: r, z and r * h alone, from products of r and z
 };
 
 // products: of all gates; gru_reset_first: of n, from r * h.
 void recurrent_step(RecurrentCell cell, const RecurrentStep<float>& step);
 void recurrent_step(RecurrentCell cell, const RecurrentStep<double>& step);
-// gru_reset_first: r, z and r * h from products of r and z.
-void recurrent_reset(const RecurrentStep<float>& step);
-void recurrent_reset(const RecurrentStep<double>& step);
 
 template <class T>
 struct RecurrentStepBack {
@@ -53,13 +51,11 @@ struct RecurrentStepBack {
   T* grad_hidden = nullptr;       // [rows, size]: in, at h' from later steps; out, what reaches h beside the products
   T* grad_cell = nullptr;         // [rows, size]: in at c', out at c (lstm)
   const T* grad_reset = nullptr;  // [rows, size]: at r * h (gru_reset_first)
+  bool resets_only = false;       // gru_reset_first, after the others: through r * h; grad_products of r and z
 };
 
 // grad_hidden is left out where products alone lead to h (rnn, lstm). gru_reset_first: grad_products of n alone.
 void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<float>& step);
 void recurrent_step_back(RecurrentCell cell, const RecurrentStepBack<double>& step);
-// gru_reset_first, after that: through r * h; grad_products of r and z.
-void recurrent_reset_back(const RecurrentStepBack<float>& step);
-void recurrent_reset_back(const RecurrentStepBack<double>& step);
 
 }  // namespace qkv::inline ops

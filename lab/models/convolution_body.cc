@@ -52,24 +52,14 @@ class ConvolutionBody : public SequenceBody {
     return scope + "layers." + std::to_string(layer) + ".";
   }
 
-  Tensor forward(const Sequences& x) const override {
+  Tensor forward(const Sequences& x, BodySaved* saved) const override {
+    if (saved != nullptr) *saved = {};
     Tensor rows = Tensor::copy(x.rows);
     for (const Conv1d& layer : layers_) {
       Tensor product = layer.forward({rows, x.offsets});
+      if (saved != nullptr) saved->convolved.push_back(product);
       activate(rows, product);
-      rows = std::move(product);
-    }
-    return rows;
-  }
-
-  Tensor forward(const Sequences& x, BodySaved& saved) const override {
-    saved = {};
-    Tensor rows = Tensor::copy(x.rows);
-    for (const Conv1d& layer : layers_) {
-      Tensor product = layer.forward({rows, x.offsets});
-      saved.convolved.push_back(product);
-      activate(rows, product);
-      saved.between.push_back(std::move(rows));
+      if (saved != nullptr) saved->between.push_back(std::move(rows));
       rows = std::move(product);
     }
     return rows;

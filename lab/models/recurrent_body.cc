@@ -33,16 +33,13 @@ class RecurrentSteps : public BodySteps {
 class RecurrentBody : public SequenceBody {
  public:
   RecurrentBody(SequenceKind kind, const BodySize& size, Weights& weights, const std::string& scope)
-      : kind_(kind),
-        layer_(Recurrent::make({.cell = cell_of(kind), .in = size.in, .hidden = size.width}, weights, scope)) {}
+      : kind_(kind), layer_({.cell = cell_of(kind), .in = size.in, .hidden = size.width}, weights, scope) {}
 
   void draw(std::uint64_t seed) override { draw_recurrent(layer_, seed, kind_ == SequenceKind::lstm_open ? 1 : 0); }
 
   std::int64_t out() const override { return layer_.config().hidden; }
-  Tensor forward(const Sequences& x) const override { return layer_.forward(x).out; }
-  Tensor forward(const Sequences& x, BodySaved& saved) const override {
-    Tensor out = layer_.forward(x, {}, {}, saved.recurrent).out;
-    return out;
+  Tensor forward(const Sequences& x, BodySaved* saved) const override {
+    return (saved == nullptr ? layer_.forward(x) : layer_.forward(x, {}, {}, saved->recurrent)).out;
   }
   Tensor backward(const Sequences& x, const BodySaved& saved, const Tensor& grad_out) override {
     Tensor grad = Tensor::zeros(x.rows.shape(), grad_out.dtype());

@@ -93,11 +93,11 @@ struct Turn {
 
 RecurrentDecoder::RecurrentDecoder(const RecurrentEncoderDecoderConfig& config, Weights& weights)
     : config_(config),
-      recurrent_(Recurrent::make({.cell = config.cell,
-                                  .in = attends_first() ? 2 * config.model_dim : config.model_dim,
-                                  .hidden = config.model_dim,
-                                  .layers = config.layers},
-                                 weights, "decoder.rnn.")) {
+      recurrent_({.cell = config.cell,
+                  .in = attends_first() ? 2 * config.model_dim : config.model_dim,
+                  .hidden = config.model_dim,
+                  .layers = config.layers},
+                 weights, "decoder.rnn.") {
   const auto score = score_of(config.kind);
   if (!score) return;
   attention_.emplace(ScoredAttentionConfig{.score = *score, .dim = config.model_dim}, weights, "attention.");

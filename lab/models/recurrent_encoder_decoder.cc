@@ -85,7 +85,7 @@ struct RecurrentEncoderDecoder::Parts {
                                        : projecting(config),
                weights, config.target_vocab > 0 ? std::string("encoder.") + kTable : kShared),
         logits_bias{.value = weights.take(kLogitsBias, {config.output_vocab()})},
-        encoder(Recurrent::make(encoder_config(config), weights, "encoder.rnn.")),
+        encoder(encoder_config(config), weights, "encoder.rnn."),
         decoder(config, weights),
         scale(std::sqrt(static_cast<double>(config.model_dim))) {
     if (config.target_vocab > 0) target.emplace(projecting(config), weights, std::string("decoder.") + kTable);

@@ -48,8 +48,8 @@ class SequenceBody {
   virtual void draw(std::uint64_t) {}
 
   virtual std::int64_t out() const = 0;  // size of the rows that come out
-  virtual Tensor forward(const Sequences& x) const = 0;
-  virtual Tensor forward(const Sequences& x, BodySaved& saved) const = 0;
+  // `saved`: nullptr where no backward pass follows.
+  virtual Tensor forward(const Sequences& x, BodySaved* saved) const = 0;
   // Adds to the gradients of the parameters that want them; returns that of x.
   virtual Tensor backward(const Sequences& x, const BodySaved& saved, const Tensor& grad_out) = 0;
   virtual std::unique_ptr<BodySteps> steps() const = 0;

@@ -69,11 +69,11 @@ Tensor SequenceModel::project(const Tensor& rows) const {
 }
 
 Tensor SequenceModel::logits(const SequenceBatch& batch) const {
-  return project(body_->forward({embedding_.forward(batch.tokens), batch.offsets}));
+  return project(body_->forward({embedding_.forward(batch.tokens), batch.offsets}, nullptr));
 }
 
 LossSum SequenceModel::loss(const SequenceBatch& batch) const {
-  const Tensor rows = body_->forward({embedding_.forward(batch.tokens), batch.offsets});
+  const Tensor rows = body_->forward({embedding_.forward(batch.tokens), batch.offsets}, nullptr);
   const CrossEntropy sum = cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels);
   return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets, .metric = count_right(project(rows), batch.labels)};
 }
@@ -81,7 +81,7 @@ LossSum SequenceModel::loss(const SequenceBatch& batch) const {
 Tensor SequenceModel::backward(const SequenceBatch& batch, LossSum& loss) {
   const Tensor x = embedding_.forward(batch.tokens);
   BodySaved saved;
-  const Tensor rows = body_->forward({x, batch.offsets}, saved);
+  const Tensor rows = body_->forward({x, batch.offsets}, &saved);
   Tensor grad_rows = Tensor::zeros(rows.shape(), rows.dtype());
   const CrossEntropy sum =
       cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels, {},

@@ -35,9 +35,8 @@ class TransformerBody : public SequenceBody {
                  weights, scope) {}
 
   std::int64_t out() const override { return dim_; }
-  Tensor forward(const Sequences& x) const override { return encoder_.forward(x, causal()); }
-  Tensor forward(const Sequences& x, BodySaved& saved) const override {
-    return encoder_.forward(x, causal(), {}, saved.encoder);
+  Tensor forward(const Sequences& x, BodySaved* saved) const override {
+    return saved == nullptr ? encoder_.forward(x, causal()) : encoder_.forward(x, causal(), {}, saved->encoder);
   }
   Tensor backward(const Sequences& x, const BodySaved& saved, const Tensor& grad_out) override {
     return encoder_.backward(x, causal(), {}, saved.encoder, grad_out);

@@ -9,20 +9,26 @@
 namespace qkv::python {
 namespace {
 
-template <class Config>
-Config read_config(Keywords& keywords) {
-  Config config;
+// A class of its own for Python; without an option for another cell it has this one.
+template <RecurrentCell kUsual>
+struct RecurrentOf : Recurrent {
+  using Recurrent::Recurrent;
+};
+
+template <RecurrentCell kUsual>
+RecurrentConfig read_config(Keywords& keywords) {
+  RecurrentConfig config{.cell = kUsual};
   keywords.read("input_size", config.in);
   keywords.read("hidden", config.hidden);
   keywords.read("layers", config.layers);
   keywords.read("directions", config.directions);
   keywords.read("bias", config.bias);
-  if constexpr (requires { config.activation; }) {
-    keywords.read("activation", config.activation, {{"tanh", RnnActivation::tanh}, {"relu", RnnActivation::relu}});
+  if constexpr (kUsual == RecurrentCell::rnn_tanh) {
+    keywords.read("activation", config.cell, {{"tanh", RecurrentCell::rnn_tanh}, {"relu", RecurrentCell::rnn_relu}});
   }
-  if constexpr (requires { config.reset; }) {
-    keywords.read("reset", config.reset,
-                  {{"after_product", GruReset::after_product}, {"before_product", GruReset::before_product}});
+  if constexpr (kUsual == RecurrentCell::gru) {
+    keywords.read("reset", config.cell,
+                  {{"after_product", RecurrentCell::gru}, {"before_product", RecurrentCell::gru_reset_first}});
   }
   return config;
 }
@@ -73,17 +79,18 @@ nb::object forward_recurrent(nb::handle self, nb::handle x, const nb::kwargs& gi
       has_cells ? 3 : 2);
 }
 
-template <class Core, class Config>
+template <RecurrentCell kUsual>
 void bind(nb::module_& module, const char* name) {
-  add_layer<Core>(module, name, read_config<Config>).def("__call__", &forward_recurrent<Core>, "x"_a, "keywords"_a);
+  using Core = RecurrentOf<kUsual>;
+  add_layer<Core>(module, name, read_config<kUsual>).def("__call__", &forward_recurrent<Core>, "x"_a, "keywords"_a);
 }
 
 }  // namespace
 
 void bind_recurrent(nb::module_& module) {
-  bind<Rnn, RnnConfig>(module, "Rnn");
-  bind<Lstm, LstmConfig>(module, "Lstm");
-  bind<Gru, GruConfig>(module, "Gru");
+  bind<RecurrentCell::rnn_tanh>(module, "Rnn");
+  bind<RecurrentCell::lstm>(module, "Lstm");
+  bind<RecurrentCell::gru>(module, "Gru");
 }
 
 }  // namespace qkv::python

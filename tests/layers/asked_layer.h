@@ -189,13 +189,9 @@ inline std::map<std::string, RecurrentCell> recurrent_cells() {
           {"gru_reset_first", RecurrentCell::gru_reset_first}};
 }
 
-struct RecurrentLayer : Recurrent {
-  RecurrentLayer(const RecurrentConfig& config, Weights& weights) : Recurrent(Recurrent::make(config, weights)) {}
-};
-
 // Inputs and outputs are rows, hidden states and, of an LSTM, cell states.
-struct RecurrentAsked : AskedOf<RecurrentLayer> {
-  RecurrentAsked(const RecurrentConfig& config, const Request& ask) : AskedOf<RecurrentLayer>(config, ask) {
+struct RecurrentAsked : AskedOf<Recurrent> {
+  RecurrentAsked(const RecurrentConfig& config, const Request& ask) : AskedOf<Recurrent>(config, ask) {
     Random random(ask.seed);
     const Dims states{config.layers * config.directions, std::ssize(ask.lengths), config.hidden};
     inputs = {ask.draw(ask.lengths, {config.in}), normal(random, states, ask.dtype)};

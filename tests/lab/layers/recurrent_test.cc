@@ -122,7 +122,7 @@ double gate_of(RecurrentCell cell, std::size_t gates, std::size_t gate, float x)
   }
   tensors["weight_ih_l0"].data<float>()[gate] = 1;
   Weights weights(std::move(tensors));
-  const Recurrent layer = Recurrent::make({.cell = cell, .in = 1, .hidden = 1, .bias = false}, weights);
+  const Recurrent layer({.cell = cell, .in = 1, .hidden = 1, .bias = false}, weights);
   const Tensor input = filled({1, 1, 1}, x), state = filled({1, 1, 1}, 1);
   return layer.forward(input, {.hidden = state}).out.data<float>()[0];
 }
@@ -136,30 +136,6 @@ TEST(Recurrent, GatesAreAsAccurateAsTheyAreSaidToBe) {
     EXPECT_NEAR(gate_of(RecurrentCell::gru, 3, 1, x), logistic, (1.25 * std::abs(x) + 2) * unit) << x;
     EXPECT_NEAR(gate_of(RecurrentCell::rnn_tanh, 1, 0, x), std::tanh(static_cast<double>(x)), 1.2e-7) << x;
   }
-}
-
-// The classes of the cells are what make() gives.
-template <class Layer, class Config>
-void expect_cell(RecurrentCell cell, Config config) {
-  config.in = 3;
-  config.hidden = 4;
-  config.layers = config.directions = 2;
-  config.bias = false;
-  Drawn one, other;
-  const Layer layer(config, one.weights);
-  const Recurrent made =
-      Recurrent::make({.cell = cell, .in = 3, .hidden = 4, .layers = 2, .directions = 2, .bias = false}, other.weights);
-  const Tensor x = filled({5, 3}, 0.5, Dtype::f64);
-  EXPECT_TRUE(same_bits(layer.forward(x).out, made.forward(x).out));
-  EXPECT_EQ(one.tensors.size(), other.tensors.size());
-}
-
-TEST(Recurrent, ClassesAreCells) {
-  expect_cell<Rnn>(RecurrentCell::rnn_tanh, RnnConfig{});
-  expect_cell<Rnn>(RecurrentCell::rnn_relu, RnnConfig{.activation = RnnActivation::relu});
-  expect_cell<Lstm>(RecurrentCell::lstm, LstmConfig{});
-  expect_cell<Gru>(RecurrentCell::gru, GruConfig{});
-  expect_cell<Gru>(RecurrentCell::gru_reset_first, GruConfig{.reset = GruReset::before_product});
 }
 
 // Sequences without steps hand their states through, and the gradients back.
@@ -252,12 +228,12 @@ TEST(DrawRecurrent, OpensTheForgetGate) {
 
 TEST(Recurrent, RefusesWhatDoesNotFit) {
   Weights none(Tensors{});
-  EXPECT_THROW(Lstm({.in = 0, .hidden = 2}, none), std::invalid_argument);
-  EXPECT_THROW(Lstm({.in = 2, .hidden = 2, .layers = 0}, none), std::invalid_argument);
-  EXPECT_THROW(Lstm({.in = 2, .hidden = 2, .directions = 3}, none), std::invalid_argument);
-  EXPECT_THROW(Lstm({.in = 2, .hidden = 2}, none), FormatError);
+  EXPECT_THROW(Recurrent({.in = 0, .hidden = 2}, none), std::invalid_argument);
+  EXPECT_THROW(Recurrent({.in = 2, .hidden = 2, .layers = 0}, none), std::invalid_argument);
+  EXPECT_THROW(Recurrent({.in = 2, .hidden = 2, .directions = 3}, none), std::invalid_argument);
+  EXPECT_THROW(Recurrent({.in = 2, .hidden = 2}, none), FormatError);
   RecurrentAsked asked({.cell = RecurrentCell::gru, .in = 3, .hidden = 2}, {.dtype = Dtype::f32, .lengths = {2, 1}});
-  RecurrentLayer& layer = asked.layer;
+  Recurrent& layer = asked.layer;
   EXPECT_THROW(layer.forward(Tensor::zeros({2, 2})), std::invalid_argument);
   EXPECT_THROW(layer.forward(Tensor::zeros({2, 3}, Dtype::f64)), std::invalid_argument);
   EXPECT_THROW(layer.forward(Tensor::zeros({1, 1, 2, 3})), std::invalid_argument);
