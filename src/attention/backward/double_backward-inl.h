@@ -1,4 +1,4 @@
-// What the double backward makes of a tile of the backward pass: backward_schedule.h, for a block of queries.
+// What the double backward makes of a tile of the backward pass: backward_call.h, for a block of queries.
 // Included once per CPU target.
 
 #if defined(QKV_ATTENTION_BACKWARD_DOUBLE_BACKWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)

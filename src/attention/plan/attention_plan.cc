@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "attention/backward/backward_schedule.h"
+#include "attention/backward/backward_call.h"
 #include "attention/backward/score_parameters.h"
 #include "attention/call/attention_call.h"
 #include "attention/call/output_kinds.h"

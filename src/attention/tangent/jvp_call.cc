@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attention/call/view_checks.h"
+#include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "qkv/threads.h"
@@ -73,6 +74,21 @@ class JvpPass {
 };
 
 }  // namespace
+
+JvpSchedule::JvpSchedule(const AttentionCall& call, Arena& arena) {
+  if (call.batch > 0 && call.heads > 0 && call.q_len > 0) {
+    kernel = plan_jvp(call.task(0, 0));
+    blocks = divide_up(call.q_len, kernel.block_queries);
+    tasks = call.batch * call.heads * blocks;
+  }
+  const auto busy = [&](int count) { return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, count)); };
+  const auto bytes = [&](int count) {
+    return static_cast<std::size_t>(busy(count)) * (kernel.scratch_bytes + MemoryCount::kSmallBytes);
+  };
+  allowed_threads = arena.threads_within(call.threads, bytes);
+  threads = std::min(busy(allowed_threads), call.useful_threads(5));
+  arena.borrow(bytes(threads));
+}
 
 void require_tangents(std::string_view function, const AttentionCall& call, const AttentionOptions& options) {
   if (call.storage != call.accumulation) {
