@@ -133,8 +133,18 @@ int strides(Subject& subject) {
     convert(array, to);
     return TensorView(to);
   };
+  // Those of pairs are read number by number, too: keys by queries, or every second one of these.
+  const auto scatter_pairs = [&](const TensorView& array) {
+    if (array.rank() < 2 || subject.below(2) == 0) return scatter(array);
+    Dims memory = array.transpose(-2, -1).shape();
+    memory.push_back(1 + subject.below(2));
+    const MutableTensorView all = other.kept.keep(Tensor::zeros(memory, array.dtype()));
+    const MutableTensorView to = all.select(array.rank(), 0).transpose(-2, -1);
+    convert(array, to);
+    return TensorView(to);
+  };
   for (TensorView Call::* array : {&Call::q, &Call::k, &Call::v, &Call::grad_out}) other.*array = scatter(call.*array);
-  other.options = changed(call.options, {.pairs = scatter, .query_ids = scatter, .key_ids = scatter});
+  other.options = changed(call.options, {.pairs = scatter_pairs, .query_ids = scatter, .key_ids = scatter});
   other.scatters = &subject.random;
   return expect_same(subject.run(call, subject.some()), subject.run(other, subject.some()));
 }

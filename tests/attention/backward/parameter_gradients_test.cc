@@ -1,6 +1,6 @@
 // Gradients of parameters: of bias views, over whatever dimensions one broadcasts along, and of scores, beside those of
 // queries, keys and values. Tables, slopes, sinks, masks, caps, dropout, packed rows and empty sizes:
-// derivatives_grid_test.cc.
+// derivatives_grid_test.cc; threads and the order of tasks: same_bits_test.cc.
 #include <fmt/format.h>
 
 #include <atomic>
@@ -10,7 +10,6 @@
 
 #include "attention/backward/attention_backward_testing.h"
 #include "attention/backward/parameter_sums.h"
-#include "qkv/threads.h"
 #include "reference/attention.h"
 
 namespace qkv {
@@ -110,39 +109,6 @@ TEST_P(ParameterGradients, EveryScoreAndEveryBiasInEveryType) {
       }
     }
   }
-}
-
-// Chunks of keys, of which the second sequence has one; heads that share a key.
-TEST_P(ParameterGradients, AnyNumberOfThreads) {
-  const Tensor lengths = Tensor::of<std::int32_t>({2}, {2100, 40});
-  for (const Score::Kind kind : kKinds) {
-    ParameterCall call(kind, Dtype::f32, {2, 2, 50}, {2, 1, 2100});
-    call.set_biases({{2, 2, 50, 2100}, {1, 1, 50, 2100}, {2, 2, 1, 2100}, {1}});
-    call.options.mask = Mask::lengths(lengths);
-    call.options.threads = 1;
-    const Gradients one = call.gradients();
-    for (const int threads : {2, 3, 16}) {
-      SCOPED_TRACE(threads);
-      call.options.threads = threads;
-      testing::expect_same(one, call.gradients());
-    }
-  }
-}
-
-// A caller's pool that runs the tasks from the last to the first.
-void reversed_runner(std::int64_t tasks, int, void (*task)(void*, std::int64_t, int), void* context) {
-  for (std::int64_t index = tasks - 1; index >= 0; --index) task(context, index, 0);
-}
-
-TEST_P(ParameterGradients, AnyOrderOfTasks) {
-  ParameterCall call(Score::Kind::scaled_dot, Dtype::f32, {2, 4, 70}, {2, 2, 1100});
-  call.set_biases({{1, 1, 70, 1100}, {1, 1, 1, 1}});
-  call.options.threads = 2;
-  const Gradients wanted = call.gradients();
-  set_parallel_runner(reversed_runner);
-  const Gradients reversed = call.gradients();
-  set_parallel_runner(nullptr);
-  testing::expect_same(reversed, wanted);
 }
 
 TEST_P(ParameterGradients, PlacesWithStridesAndPlacesNotGiven) {

@@ -265,28 +265,44 @@ const AttentionOptions kOptions[] = {{.threads = 1},
                                      {.mask = Mask::causal(Align::bottom_right), .scale = -0.3, .threads = 1},
                                      {.mask = Mask::window(40, 3), .soft_cap = 4, .threads = 1}};
 
-// All that comes after the products is the same code.
-TEST_P(AttentionProducts, InstructionsGiveTheBitsOfTheirEmulation) {
-  if (!select_own()) GTEST_SKIP() << "no " << GetParam().target << " here";
-  for (const Dtype dtype : GetParam().dtypes) {
+// That the selected target gives the bits of what emulates its products, with numbers of every kind. NaN have signs of
+// no meaning.
+void expect_bits_of_emulation(const std::vector<Dtype>& dtypes, Precision precision, bool into_own,
+                              void (*emulated)(const AttentionTask&)) {
+  for (const Dtype dtype : dtypes) {
     for (const std::int64_t size : {1, 17, 32, 33, 100}) {
       for (const bool special : {false, true}) {
         Inputs inputs(7, dtype, {2, 50, size == 17 ? 1100 : 150}, size, 41);
         if (special) inputs.scatter(8);
-        for (const Dtype out : {dtype, Dtype::f32}) {
-          for (const AttentionOptions& options : kOptions) {
+        for (const Dtype out : into_own ? std::vector{dtype, Dtype::f32} : std::vector{Dtype::f32}) {
+          for (AttentionOptions options : kOptions) {
             SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << size << " " << name_of(out) << special);
-            const Outcome got = inputs.attend(out, options);
-            const Outcome emulated = inputs.attend(out, options, GetParam().emulated);
-            EXPECT_EQ(testing::difference(got.out, emulated.out), 0);  // NaN have signs of no meaning
-            EXPECT_EQ(testing::difference(got.logits, emulated.logits), 0);
-            EXPECT_EQ(testing::difference(got.log_sum_exp, emulated.log_sum_exp), 0);
-            EXPECT_EQ(testing::difference(got.weights, emulated.weights), 0);
+            options.precision = precision;
+            const Outcome got = inputs.attend(out, options), wanted = inputs.attend(out, options, emulated);
+            for (const Tensor Outcome::* part :
+                 {&Outcome::out, &Outcome::logits, &Outcome::log_sum_exp, &Outcome::weights}) {
+              EXPECT_EQ(testing::difference(got.*part, wanted.*part), 0);
+            }
           }
         }
       }
     }
   }
+}
+
+// All that comes after the products is the same code.
+TEST_P(AttentionProducts, InstructionsGiveTheBitsOfTheirEmulation) {
+  if (!select_own()) GTEST_SKIP() << "no " << GetParam().target << " here";
+  expect_bits_of_emulation(GetParam().dtypes, Precision::exact, /*into_own=*/true, GetParam().emulated);
+}
+
+// By fused multiply-adds as by tiles.
+TEST(AttentionReducedTiles, VectorsGiveTheBitsOfTheirEmulation) {
+  if (!has_target("avx512")) GTEST_SKIP() << "no AVX-512 here";
+  select_target("avx512");
+  expect_bits_of_emulation({Dtype::f32, Dtype::bf16, Dtype::f16}, Precision::reduced, /*into_own=*/false,
+                           kProducts[1].emulated);
+  select_target("");
 }
 
 // Sums are the tiles' accumulators, which would count subnormal ones as 0: the fourth query alone sees keys of the
@@ -301,39 +317,8 @@ TEST(AttentionTiles, KeepSubnormalSums) {
   testing::put(inputs.k, {0, 0, 0}, 200);
   for (std::int64_t dim = 0; dim < 5; ++dim) testing::put(inputs.v, {0, 0, dim}, 9e-39);
   const AttentionOptions options{.mask = Mask::causal(Align::bottom_right), .scale = 1, .threads = 1};
-  const Tensor out =
-      inputs
-          .attend(Dtype::f32, options,
-                  [](const AttentionTask& task) { HWY_DYNAMIC_DISPATCH(attend_by_emulated_tiles)(task); })
-          .out;
+  const Tensor out = inputs.attend(Dtype::f32, options, kProducts[1].emulated).out;
   for (const double x : testing::values(out)) EXPECT_EQ(x, static_cast<float>(BFloat16(9e-39f)));
-  select_target("");
-}
-
-// By fused multiply-adds as by tiles, with numbers of every kind.
-TEST(AttentionReducedTiles, VectorsGiveTheBitsOfTheirEmulation) {
-  if (!has_target("avx512")) GTEST_SKIP() << "no AVX-512 here";
-  select_target("avx512");
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16}) {
-    for (const std::int64_t size : {1, 17, 32, 33, 100}) {
-      for (const bool special : {false, true}) {
-        Inputs inputs(7, dtype, {2, 50, size == 17 ? 1100 : 150}, size, 41);
-        if (special) inputs.scatter(8);
-        for (AttentionOptions options : kOptions) {
-          SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << size << " " << special);
-          options.precision = Precision::reduced;
-          const Outcome got = inputs.attend(Dtype::f32, options);
-          const Outcome emulated = inputs.attend(Dtype::f32, options, [](const AttentionTask& task) {
-            HWY_DYNAMIC_DISPATCH(attend_by_emulated_tiles)(task);
-          });
-          EXPECT_EQ(testing::difference(got.out, emulated.out), 0);
-          EXPECT_EQ(testing::difference(got.logits, emulated.logits), 0);
-          EXPECT_EQ(testing::difference(got.log_sum_exp, emulated.log_sum_exp), 0);
-          EXPECT_EQ(testing::difference(got.weights, emulated.weights), 0);
-        }
-      }
-    }
-  }
   select_target("");
 }
 
