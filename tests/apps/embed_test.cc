@@ -90,6 +90,7 @@ TEST(Embed, TakesAPromptAndFewerDimensions) {
 TEST(Embed, WritesEachKindOfEmbedding) {
   const TinyBert model("embeddings");
   std::filesystem::copy_file(QKV_TEST_DATA "/golden/fill/config.json", model / "model/config.json");
+  std::filesystem::create_directory(model / "model/pool");
   model.put("model/pool/config.json", "{}");
   const auto with = [&](const std::string& behind) {
     model.put("model/modules.json",
