@@ -124,7 +124,7 @@ TEST(Embed, WritesEachKindOfEmbedding) {
     EXPECT_EQ(embedding.size(), count);
   }
   EXPECT_EQ(model.run("embed --model model --dimensions 3", {.input = "a\n"}).err,
-            "qkv embed: --dimensions is not for a model that makes a vector of each token\n");
+            "qkv embed: --dimensions is not for a model that makes a vector of each token (see qkv embed --help)\n");
 }
 
 // JSON has no word for NaN.
