@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "commands.h"
-#include "commands/attend_derivatives.h"
 #include "commands/attend_outputs.h"
 #include "commands/report_file.h"
 #include "inputs/array_files.h"

@@ -1,4 +1,4 @@
-// Declares the optional outputs of a forward pass, and makes room for those that were asked for.
+// Declares the outputs that can be written, makes room for those that were asked for, and computes derivatives.
 #include "commands/attend_outputs.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,8 @@
 
 namespace qkv::app {
 namespace {
+
+constexpr const char* kOfParameter = "output: gradient of this parameter";
 
 std::string option_of(const OutputDescription& kind) { return "--" + output_word(kind); }
 
@@ -91,6 +93,111 @@ AttentionExtras AttendOutputs::allocate(ArrayFiles& files, const RowShapes& shap
     extras.*kind.view = files.allocate(*outputs_[i], output_shape(kind.of, shapes, rows, top_, blocks_), dtype);
   }
   return extras;
+}
+
+AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, CallOptions& rules)
+    : rules_(rules),
+      grad_out_(files.input("--grad-out", "gradient of the output, of its shape")),
+      first_{{files.output("--grad-query", "output: gradient of the queries", needs("--grad-out")), gradients_.query,
+              &ForwardPass::query},
+             {files.output("--grad-key", "output: gradient of the keys", needs("--grad-out")), gradients_.key,
+              &ForwardPass::key},
+             {files.output("--grad-value", "output: gradient of the values", needs("--grad-out")), gradients_.value,
+              &ForwardPass::value},
+             {files.output("--grad-alibi", "output: gradient of the slopes", needs("--grad-out", "--alibi")),
+              alibi_slopes_, [&rules](const ForwardPass&) { return rules.alibi.view(); }},
+             {files.output("--grad-sinks", "output: gradient of the sinks", needs("--grad-out", "--sinks")),
+              gradients_.sinks, [&rules](const ForwardPass&) { return rules.sinks.view(); }}},
+      grad_bias_(files.output("--grad-bias",
+                              "output: gradient of --bias, in its shape; may be repeated, in the order of --bias",
+                              needs("--grad-out", "--bias") & repeated())),
+      score_{{files.output("--grad-score-w-query", kOfParameter, needs("--grad-out", "--score-w-query")),
+              gradients_.score.w_query, [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }},
+             {files.output("--grad-score-w-key", kOfParameter, needs("--grad-out", "--score-w-key")),
+              gradients_.score.w_key, [&rules](const ForwardPass&) { return rules.score_values.w_key.view(); }},
+             {files.output("--grad-score-v", kOfParameter, needs("--grad-out", "--score-v")), gradients_.score.v,
+              [&rules](const ForwardPass&) { return rules.score_values.v.view(); }},
+             {files.output("--grad-score-w", kOfParameter, needs("--grad-out", "--score-w")), gradients_.score.w_query,
+              [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }}},
+      tangents_{
+          {files.output("--tangent-out", "output: the JVP of the output"), output_tangents_.out, &ForwardPass::out},
+          {files.output("--tangent-log-sum-exp", "output: the JVP of the log-sum-exp"), output_tangents_.log_sum_exp,
+           &ForwardPass::log_sum_exp}},
+      tangent_query_(files.input("--tangent-query", "a tangent of the queries, of their shape")),
+      tangent_key_(files.input("--tangent-key", "a tangent of the keys")),
+      tangent_value_(files.input("--tangent-value", "a tangent of the values")),
+      second_{{files.output("--second-grad-query",
+                            "output: gradient of the queries, for the sum of --grad-out times the JVP of the output",
+                            needs("--grad-out")),
+               second_gradients_.query, &ForwardPass::query},
+              {files.output("--second-grad-key", "the same of the keys", needs("--grad-out")), second_gradients_.key,
+               &ForwardPass::key},
+              {files.output("--second-grad-value", "the same of the values", needs("--grad-out")),
+               second_gradients_.value, &ForwardPass::value},
+              {files.output("--second-grad-out", "the same of --grad-out", needs("--grad-out")),
+               second_gradients_.grad_out, &ForwardPass::out}} {
+  command.add(table_gradient_options(rules.tables));
+}
+
+const ArrayOption* AttendDerivatives::first_given(const std::vector<Output>& outputs) {
+  const auto found = std::ranges::find_if(outputs, [](const Output& output) { return output.option.given(); });
+  return found == outputs.end() ? nullptr : &found->option;
+}
+
+void AttendDerivatives::check() const {
+  const ArrayOption *tangent = first_given(tangents_), *second = first_given(second_);
+  const bool first = first_given(first_) != nullptr || grad_bias_.given() || first_given(score_) != nullptr ||
+                     any_given(rules_.tables.gradients);
+  if (grad_out_.given() && !first && second == nullptr) {
+    throw UsageError("--grad-out", "requires a gradient to write, such as --grad-query");
+  }
+  const bool moves = tangent != nullptr || second != nullptr;
+  if (moves && !has_tangent()) {
+    throw UsageError(second != nullptr ? "--second-grad-..." : tangent->name,
+                     "requires --tangent-query, --tangent-key or --tangent-value");
+  }
+  if (has_tangent() && !moves) {
+    throw UsageError("--tangent-...", "requires --tangent-out, --tangent-log-sum-exp or --second-grad-...");
+  }
+  if (grad_bias_.paths.size() > rules_.bias.paths.size()) {
+    throw UsageError("--grad-bias",
+                     fmt::format("has {} files for {} of --bias", grad_bias_.paths.size(), rules_.bias.paths.size()));
+  }
+}
+
+void AttendDerivatives::read(Dtype accumulation) {
+  for (InputArray* array : {&grad_out_, &tangent_query_, &tangent_key_, &tangent_value_}) array->read_as(accumulation);
+}
+
+void AttendDerivatives::allocate(ArrayFiles& files, const ForwardPass& forward) {
+  const Dtype dtype = accumulation_of(forward.query.dtype());
+  for (const std::vector<Output>* outputs : {&first_, &score_, &tangents_, &second_}) {
+    for (const Output& output : *outputs) {
+      if (output.option.given()) output.view = files.allocate(output.option, output.like(forward).shape(), dtype);
+    }
+  }
+  for (std::size_t i = 0; i < grad_bias_.paths.size(); ++i) {
+    gradients_.bias.push_back(files.allocate(grad_bias_.paths[i], rules_.bias.arrays[i].shape(), dtype));
+  }
+  if (grad_bias_.given()) gradients_.bias.resize(rules_.bias.arrays.size());
+  const TableOptions& tables = rules_.tables;
+  for (std::size_t i = 0; i < tables.tables.size(); ++i) {
+    const Tensor& array = rules_.table_values.arrays[i];
+    if (tables.tables[i].given())
+      gradients_.tables.push_back(files.allocate(tables.gradients[i].path, array.shape(), dtype));
+  }
+  if (alibi_slopes_) gradients_.alibi_slopes = {alibi_slopes_};
+}
+
+void AttendDerivatives::compute(const ForwardPass& forward) const {
+  const auto& [q, k, v, out, log_sum_exp, options] = forward;
+  const AttentionTangents tangents{
+      .query = tangent_query_.view(), .key = tangent_key_.view(), .value = tangent_value_.view()};
+  if (grad_out_.given()) attention_backward(q, k, v, out, log_sum_exp, grad_out_.view(), options, gradients_);
+  if (first_given(tangents_) != nullptr) attention_jvp(q, k, v, out, log_sum_exp, tangents, options, output_tangents_);
+  if (first_given(second_) != nullptr) {
+    attention_double_backward(q, k, v, out, log_sum_exp, grad_out_.view(), tangents, options, second_gradients_);
+  }
 }
 
 }  // namespace qkv::app
