@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "core/wrap.h"
+#include "io/wrap.h"
 
 namespace qkv::app {
 

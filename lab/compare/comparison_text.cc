@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/mathematics.h"
-#include "core/wrap.h"
+#include "io/wrap.h"
 #include "lab/compare/catalog.h"
 #include "lab/compare/compare.h"
 

@@ -6,10 +6,10 @@
 #include <cmath>
 
 #include "core/mathematics.h"
-#include "core/wrap.h"
 #include "explain/observe/require.h"
 #include "explain/show/heat.h"
 #include "explain/show/report_page.h"
+#include "io/wrap.h"
 #include "qkv/explain/picture_attention.h"
 
 namespace qkv {

@@ -2,10 +2,10 @@
 #include <algorithm>
 
 #include "core/stop.h"
-#include "core/wrap.h"
 #include "explain/show/matrix_text.h"
 #include "explain/show/svg.h"
 #include "explain/steps/text_parts.h"
+#include "io/wrap.h"
 #include "qkv/explain/explain.h"
 
 namespace qkv {

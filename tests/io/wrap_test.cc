@@ -1,5 +1,5 @@
 // Text in lines of a width.
-#include "core/wrap.h"
+#include "io/wrap.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Breaks lines at spaces.
-#include "core/wrap.h"
+#include "io/wrap.h"
 
 #include <algorithm>
 
