@@ -77,7 +77,8 @@ struct IntervalLogarithm {
 constexpr std::array<IntervalLogarithm, 128> interval_logarithms() {
   std::array<IntervalLogarithm, 128> all{};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const double middle = i == 79 || i == 80 ? 1 : std::bit_cast<double>(kFirstInterval + ((2 * i + 1) << 44));
+    const double middle =
+        i == 79 || i == 80 ? 1 : std::bit_cast<double>(kFirstInterval + ((2 * std::uint64_t{i} + 1) << 44));
     const double sign = middle < 1 ? -1 : 1;
     // 2 atanh of this is the logarithm's size.
     const Wide part = (static_cast<Wide>(sign * (middle - 1) * 1024) << 118) / static_cast<Wide>((middle + 1) * 1024)

@@ -152,7 +152,7 @@ void add_train(Command& program) {
       "train", "Train a translator, a language model or a classifier of texts or pictures; an interrupted run resumes");
   command.add_examples(
       {{"A translator of your own", "qkv train --config config.json --train a.tsv --valid b.tsv --out model"},
-       {"A classifier of texts", "qkv train --config c.json --from encoder --train a.tsv --valid b.tsv --out new"}});
+       {"A classifier of texts", "qkv train --config c.json --from encoder --train a.tsv --valid b.tsv --out x"}});
   const auto request = std::make_shared<TrainRequest>();
   TrainTranslatorFiles& files = request->files;
   const auto skip_bad = [&files] { files.bad_lines = BadLines::leave_out; };
