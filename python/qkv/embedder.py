@@ -139,7 +139,7 @@ class Embedder(Model):
         output = self.kind if output_value == "sentence_embedding" else "tokens"
         vector = output == "vector"
         found: Any = self._core.embed(
-            [sentences] if single else sentences,
+            [sentences] if isinstance(sentences, str) else sentences,
             output,
             self.threads if threads is None else threads,
             (lambda done, total: [call(done, total) for call in calls]) if calls else None,

@@ -66,7 +66,7 @@ def _lists(tokens: Any) -> list[Any]:
 
 def _matrices(first: Any, second: Any) -> tuple[Floats, Floats]:
     """Their rows; of sparse vectors with a column for each word that one of them has."""
-    given = [[each] if isinstance(each, SparseVector) else each for each in (first, second)]
+    given: list[Any] = [[each] if isinstance(each, SparseVector) else each for each in (first, second)]
     if not all(isinstance(each, list) and each and isinstance(each[0], SparseVector) for each in given):
         a, b = (each.to_dense() if getattr(each, "is_sparse", False) else each for each in given)
         return numpy.atleast_2d(numpy.asarray(a)), numpy.atleast_2d(numpy.asarray(b))

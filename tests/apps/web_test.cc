@@ -29,7 +29,7 @@ TEST(WebPage, HoldsTheEngineAndTheWorkedExample) {
   EXPECT_EQ(element(html, "model"), "");
   EXPECT_EQ(Json::parse(element(html, "data")).at("explanations").at(0).at("kind"), "steps");
   // The engine knows all kinds of models and tokenizers, decoders that go on with a text among them.
-  EXPECT_LE(html.size(), 1'640'000u);
+  EXPECT_LE(html.size(), 1'680'000u);
 }
 
 TEST(WebPage, OfALanguageModelShowsWhatItWrites) {
