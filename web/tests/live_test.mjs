@@ -194,7 +194,7 @@ test("a language model writes behind a text", async () => {
     const shown_tokens = await page.evaluate(() => [...document.querySelectorAll("button.token bdi")].map((t) => t.textContent));
     const { tokens } = expected.sequences.find(({ name }) => name === "target");
     assert.deepEqual(shown_tokens.map((one) => one.trim()), tokens.map((one) => one.trim()));
-    assert.match(await page.locator("footer code").first().textContent(), /--text 'Moses said to the people' --weights --write 24/);
+    assert.match(await page.locator("footer code").first().textContent(), /--text 'Moses said to the people' --write 24/);
   };
   const { page, close } = await open_file(page_of("verses", ["--model", verses]), { hash: "#of=1" });
   await write(page);
