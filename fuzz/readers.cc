@@ -109,7 +109,7 @@ void any_marian_tokenizer(std::string_view bytes) {
   constexpr const char* kVocabulary = R"({"</s>": 0, "<unk>": 1, "a": 2})";
   const auto parts = text::parse_marian_tokenizer({bytes, "fuzz"}, {kVocabulary, "fuzz"}, 3);
   auto text = text::to_characters(">>fr<< The cat\t\xEF\xBC\xA1 e\xCC\x81.");
-  for (const auto& word : parts.pre_tokenizer->split(text)) {
+  for (const auto& word : parts.pre_tokenizer(text)) {
     std::vector<text::Piece> pieces;
     parts.model->tokenize(text::CharacterSpan(text).subspan(word.begin, word.end - word.begin), pieces);
     if (pieces.empty()) __builtin_trap();

@@ -67,7 +67,7 @@ TEST(ExplainGolden, StepsHaveTheNumbersOfPlainPython) {
     expect_near(explanation.output, test::tensor_of(expected["output"]), 1e-12);
     expect_near(explanation.true_output, test::tensor_of(expected.value("true output", expected["output"])), 1e-12);
     EXPECT_NEAR(explanation.scale, one["scale"], 1e-15);
-    EXPECT_EQ(explanation.score, one["input"]["score"]);
+    EXPECT_EQ(explanation.score, one["input"]["score"].get<std::string>());
     // Sums of a few numbers below 20; the kernel's own exp and tanh are good to 1e-14.
     const bool is_broken = one["name"] == "nobody" || one["name"] == "own_value";
     EXPECT_EQ(std::isnan(explanation.largest_difference), is_broken);

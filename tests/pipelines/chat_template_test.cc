@@ -20,7 +20,8 @@ TEST(ChatTemplate, MessagesBecomeWhatTransformersMakesOfThem) {
     const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<|endoftext|>");
     ASSERT_TRUE(found);
     for (std::size_t i = 0; i < chat.at("texts").size(); ++i) {
-      EXPECT_EQ(found->render(golden_chats().at("messages")[i].get<std::string>()), chat.at("texts")[i]);
+      EXPECT_EQ(found->render(golden_chats().at("messages")[i].get<std::string>()),
+                chat.at("texts")[i].get<std::string>());
     }
   }
 }

@@ -54,7 +54,7 @@ EmbedOptions options_of(const json& call, const Embedder& embedder) {
     options.prompt = name.empty() ? "" : embedder.prompts().at(name);
   }
   for (const auto& [name, role] : kTextRoles) {
-    if (name == call.at("role")) options.role = role;
+    if (name == call.at("role").get<std::string>()) options.role = role;
   }
   // Its encode_query and encode_document have a prompt of that name unless another is given.
   if (!options.prompt && options.role != TextRole::text) {

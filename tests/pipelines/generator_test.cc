@@ -27,7 +27,7 @@ TEST(Generator, TextsAreThoseOfTransformers) {
     EXPECT_EQ(generator.tokenizer().encode(text).ids, wanted.at("ids").get<Ids>());
     const GeneratedText greedy = generator.generate(text, {.max_new_tokens = 24});
     EXPECT_EQ(greedy.ids, wanted.at("greedy").get<Ids>());
-    EXPECT_EQ(greedy.text, wanted.at("text_of_greedy"));
+    EXPECT_EQ(greedy.text, wanted.at("text_of_greedy").get<std::string>());
     EXPECT_EQ(generator.generate(text, {.max_new_tokens = 12, .beams = 3}).ids, wanted.at("beams").get<Ids>());
     EXPECT_EQ(generator.generate(text, {.max_new_tokens = 24, .repetition_penalty = 1.3}).ids,
               wanted.at("penalty").get<Ids>());

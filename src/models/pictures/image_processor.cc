@@ -400,16 +400,17 @@ ImageProcessorConfig ImageProcessor::read_config(const std::string& folder) {
 }
 
 void ImageProcessor::save(const std::string& folder) const {
-  using Json = nlohmann::ordered_json;
-  const auto both = [](const PictureSize& size) { return Json{{"height", size.height}, {"width", size.width}}; };
-  Json json{{"image_processor_type", "ViTImageProcessor"},
-            {"do_resize", config_.resize.has_value()},
-            {"do_center_crop", config_.center_crop.has_value()},
-            {"do_rescale", config_.rescale_factor.has_value()},
-            {"do_normalize", config_.normalize.has_value()}};
+  const auto both = [](const PictureSize& size) {
+    return nlohmann::ordered_json{{"height", size.height}, {"width", size.width}};
+  };
+  nlohmann::ordered_json json{{"image_processor_type", "ViTImageProcessor"},
+                              {"do_resize", config_.resize.has_value()},
+                              {"do_center_crop", config_.center_crop.has_value()},
+                              {"do_rescale", config_.rescale_factor.has_value()},
+                              {"do_normalize", config_.normalize.has_value()}};
   if (config_.resize) {
     const std::int64_t edge = config_.resize->shortest_edge;
-    json["size"] = edge > 0 ? Json{{"shortest_edge", edge}} : both(config_.resize->size);
+    json["size"] = edge > 0 ? nlohmann::ordered_json{{"shortest_edge", edge}} : both(config_.resize->size);
     json["resample"] = config_.resize->resampling == Resampling::bilinear ? 2 : 3;
   }
   if (config_.center_crop) json["crop_size"] = both(*config_.center_crop);
