@@ -34,7 +34,7 @@ TEST(QuestionAnswerer, AgreesWithThePipelineOfTransformers) {
       ASSERT_EQ(answers.size(), each["answers"].size());
       for (std::size_t i = 0; i < answers.size(); ++i) {
         const json& said = each["answers"][i];
-        EXPECT_EQ(answers[i].text, said["answer"]);
+        EXPECT_EQ(answers[i].text, said["answer"].get<std::string>());
         EXPECT_NEAR(answers[i].score, said["score"].get<double>(), 1e-5);
         EXPECT_EQ(characters.of(answers[i].span), (TextSpan{said["start"], said["end"]}));
         EXPECT_EQ(answerer.answer(each["question"], context, options)[i].score, answers[i].score);

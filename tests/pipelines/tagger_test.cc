@@ -37,10 +37,10 @@ TEST(Tagger, AgreesWithThePipelineOfTransformers) {
       for (std::size_t n = 0; n < alone.size(); ++n) {
         const auto& [label, score, word, span] = all[i][n];
         const json& said = expected[i]["found"][n];
-        EXPECT_EQ(label, said["label"]);
+        EXPECT_EQ(label, said["label"].get<std::string>());
         EXPECT_NEAR(score, said["score"].get<double>(), 1e-5);
         EXPECT_EQ(score, alone[n].score);
-        EXPECT_EQ(word, said["word"]);
+        EXPECT_EQ(word, said["word"].get<std::string>());
         EXPECT_EQ(characters.of(span), (TextSpan{said["start"], said["end"]})) << word;
       }
     }
