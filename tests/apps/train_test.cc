@@ -304,9 +304,12 @@ TEST(TrainKinds, AnswerInOneLine) {
   put("language", kTinyLanguage, "language", Json::object());
   put("short", kTinyLanguage, "language", {{"long_texts", "refuse"}, {"max_length", 4}});
   const std::pair<const char*, const char*> trained[] = {
-      {"train --config language.json --train texts.txt --valid texts.txt --out writer", " bits per byte"},
-      {"train --config classes.json --from encoder --train train.tsv --valid valid.tsv --out sorter", ", accuracy 0."},
-      {"train --config tokens.json --from encoder --train words.txt --valid words.txt --out tagger", ", accuracy "}};
+      {"train --config language.json --train texts.txt --valid texts.txt --out writer",
+       " bits per byte ... qkv generate --model opens it"},
+      {"train --config classes.json --from encoder --train train.tsv --valid valid.tsv --out sorter",
+       ", accuracy 0. ... qkv classify --model opens it"},
+      {"train --config tokens.json --from encoder --train words.txt --valid words.txt --out tagger",
+       ", accuracy ... qkv tag --model opens it"}};
   for (const auto& [line, said] : trained) {
     const Outcome outcome = folder.run(line);
     EXPECT_EQ(outcome.code, 0) << line;

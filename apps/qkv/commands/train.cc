@@ -128,6 +128,24 @@ std::string to_text(const TrainingResult& result) {
                                       mean, result.mean_loss);
 }
 
+// That opens what is trained.
+const char* command_of(TrainedKind kind) {
+  switch (kind) {
+    case TrainedKind::translator:
+      return "translate";
+    case TrainedKind::language:
+      return "generate";
+    case TrainedKind::tokens:
+      return "tag";
+    case TrainedKind::masked:
+      return "fill";
+    case TrainedKind::contrast:
+      return "embed";
+    default:
+      return "classify";
+  }
+}
+
 void run(const TrainRequest& request) {
   const TrainTranslatorFiles& files = request.files;
   TrainingResult result;
@@ -139,9 +157,7 @@ void run(const TrainRequest& request) {
     result = train_files(files, options);
     if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
-  note_written(files.out, kind == TrainedKind::pictures   ? "qkv classify --model opens it"
-                          : kind == TrainedKind::language ? "qkv generate --model opens it"
-                                                          : "qkv translate --model opens it");
+  note_written(files.out, fmt::format("qkv {} --model opens it", command_of(kind)));
   fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
 }
 
