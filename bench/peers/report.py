@@ -63,6 +63,17 @@ The last row is `qkv train` by `bench/peers/fine_tune_peers.py`, beside sentence
 processor time, on a machine with other work. After one epoch of 1,428 English phrases with their Spanish ones, 28.5 % of 158
 others find theirs, with sentence-transformers 31.0 %, before 11.4 %.
 
+Products in bf16, f32 sums, on a Zen 5 with AVX512-BF16 and nothing beside it: MiniLM by `bench/peers/embed_peers.py`, a
+translator's training by `bench/peers/train_peers.py`; the speed relative to qkv in f32. `reduced` has its bits on every CPU,
+`reduced_pairs` runs on AVX512-BF16 alone.
+
+| case | threads | qkv reduced_pairs | qkv reduced | OpenVINO bf16 | torch bf16 (autocast to train) | ONNX Runtime int8 |
+| --- | --- | --- | --- | --- | --- | --- |
+| embedding | 1 | 1.76 | 0.90 | 1.36 | 1.08 | 1.40 |
+| embedding | 2 | 1.70 | 0.86 | 1.23 | 0.89 | 1.18 |
+| training | 1 | 1.47 | 1.03 | - | 0.95 | - |
+| training | 2 | 1.68 | 1.03 | - | 0.91 | - |
+
 `bench/peers/generate_peers.py`: processor time of 100 tokens of SmolLM2 (135 million weights, a Q4_1 file), greedily, on one thread,
 each engine a process of its own, in turns, best of three beside other work; the speed relative to f32. llama.cpp, which rounds what it
 multiplies by to 8 bits, is the one of node-llama-cpp 3; results of q4 are those of f32 to the last bit.
