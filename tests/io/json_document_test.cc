@@ -58,9 +58,9 @@ TEST(JsonDocument, HasBounds) {
   std::string many = "[0", numbers = "[0";
   for (int i = 0; i < 2'499'998; ++i) many += ",0";                // with the list itself 2.5 million
   while (numbers.size() <= kMost / 8) numbers += ",100000000000";  // values next to each other are no run
-  for (const std::string& good :
-       {open + close, many + "]", std::string(R"({"a": {"a": [{"a": 1}, {"a": 2}]}})"), "[\"" + long_one + "\"]",
-        "[" + spaces.substr(1) + "1]", "[\"" + quotes + "\"]", numbers + "]"}) {
+  for (const std::string& good : {open + close, std::string("[\"\"]"), std::string(R"({"": 1})"), many + "]",
+                                  std::string(R"({"a": {"a": [{"a": 1}, {"a": 2}]}})"), "[\"" + long_one + "\"]",
+                                  "[" + spaces.substr(1) + "1]", "[\"" + quotes + "\"]", numbers + "]"}) {
     JsonDocument(good, "f");
   }
   const std::string run = "a string, number or white space of more than 4194304 bytes at line 1, column ";

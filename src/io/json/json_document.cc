@@ -70,7 +70,7 @@ class JsonTape::Builder : public JsonEvents {
   bool keep(std::string_view text) {
     constexpr std::size_t kPiece = 1 << 16, kLong = 1 << 12;
     const bool is_long = text.size() > kLong;
-    if (is_long || left_ < text.size()) {
+    if (is_long || shared_ == nullptr || left_ < text.size()) {
       tape_.characters_.emplace_back().reserve(is_long ? text.size() : kPiece);
       if (!is_long) shared_ = &tape_.characters_.back(), left_ = shared_->capacity();
     }
