@@ -12,12 +12,12 @@
 #include "qkv/files.h"
 #include "qkv/models/language_model.h"
 #include "qkv/pipelines/generator.h"
-#include "qkv/threads.h"
 #include "qkv/train/adam.h"
 #include "qkv/train/train_files.h"
 #include "train/config/language_config.h"
 #include "train/data/documents.h"
 #include "train/language_files.h"
+#include "train/trained_files.h"
 #include "train/watcher.h"
 
 namespace qkv {
@@ -96,22 +96,15 @@ TEST(DocumentExamples, EachTokenButTheFirstIsATargetOnce) {
   EXPECT_NE(cut.checksum(), training::DocumentExamples({{0, 1, 2, 3, 4, 5, 6}, {7, 9}}, 40, 4, 3).checksum());
 }
 
-class LanguageFiles : public ::testing::Test {
+class LanguageFiles : public test::TrainedFiles {
  protected:
+  LanguageFiles() { files_ = test::tiny_language(folder_); }
   std::string refusal(const std::string& text) {
     files_.train = folder_.put("bad.txt", text);
     std::string message = test::message_of<FormatError>([&] { train_files(files_); });
     EXPECT_FALSE(std::filesystem::exists(files_.out));
     return message.substr(message.find("bad.txt"));
   }
-  std::string weights_in(const std::string& out) {
-    files_.out = folder_ / out;
-    train_files(files_);
-    return test::slurp(files_.out + "/model.safetensors");
-  }
-
-  const test::TemporaryFolder folder_;
-  TrainTranslatorFiles files_ = test::tiny_language(folder_);
 };
 
 TEST_F(LanguageFiles, DocumentsAreSeparatedByBlankLines) {
@@ -175,15 +168,7 @@ TEST_F(LanguageFiles, LearnsAndItsFolderWrites) {
   EXPECT_EQ(generator.prompt_ids("one").front(), 0);
 }
 
-TEST_F(LanguageFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) {
-  const std::string whole = weights_in("whole");
-  set_threads(threads() == 3 ? 2 : 3);
-  EXPECT_EQ(weights_in("threads"), whole);
-  set_threads(0);
-  files_.out = folder_ / "cut";
-  for (const std::int64_t step : {7, 25}) EXPECT_THROW(train_files(files_, test::Stopper(step).options()), Stopped);
-  EXPECT_EQ(weights_in("cut"), whole);
-}
+TEST_F(LanguageFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) { expect_same_bits({7, 25}); }
 
 TEST_F(LanguageFiles, BeginsWithAModel) {
   const TrainingResult first = train_files(files_);

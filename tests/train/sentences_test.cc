@@ -9,9 +9,9 @@
 #include "qkv/files.h"
 #include "qkv/models/sentence_encoder.h"
 #include "qkv/pipelines/embedder.h"
-#include "qkv/threads.h"
 #include "qkv/train/train_files.h"
 #include "train/text_files.h"
+#include "train/trained_files.h"
 #include "train/watcher.h"
 
 namespace qkv {
@@ -81,16 +81,9 @@ TEST(SentenceTraining, WhatDoesNotFitIsRefused) {
             "sentence_encoder: chunks are of -1 texts; at least 0 is needed");
 }
 
-class SentenceFiles : public ::testing::Test {
+class SentenceFiles : public test::TrainedFiles {
  protected:
-  std::string weights_in(const std::string& out) {
-    files_.out = folder_ / out;
-    train_files(files_);
-    return test::slurp(files_.out + "/model.safetensors");
-  }
-
-  const test::TemporaryFolder folder_;
-  TrainTranslatorFiles files_ = test::tiny_sentences(folder_);
+  SentenceFiles() { files_ = test::tiny_sentences(folder_); }
 };
 
 TEST_F(SentenceFiles, LearnsAndItsFolderEmbeds) {
@@ -112,15 +105,7 @@ TEST_F(SentenceFiles, LearnsAndItsFolderEmbeds) {
   EXPECT_GT(cosine(0, 1), cosine(2, 1));
 }
 
-TEST_F(SentenceFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) {
-  const std::string whole = weights_in("whole");
-  set_threads(threads() == 3 ? 2 : 3);
-  EXPECT_EQ(weights_in("threads"), whole);
-  set_threads(0);
-  files_.out = folder_ / "cut";
-  EXPECT_THROW(train_files(files_, test::Stopper(25).options()), Stopped);
-  EXPECT_EQ(weights_in("cut"), whole);
-}
+TEST_F(SentenceFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) { expect_same_bits({25}); }
 
 TEST_F(SentenceFiles, PairsInTheWrongNumberAreRefused) {
   files_.valid = folder_.put("bad.tsv", "w1\tw2\nw1\n");

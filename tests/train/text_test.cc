@@ -11,11 +11,11 @@
 #include "qkv/files.h"
 #include "qkv/models/text_model.h"
 #include "qkv/pipelines/text_classifier.h"
-#include "qkv/threads.h"
 #include "qkv/train/train_files.h"
 #include "train/data/labelled_texts.h"
 #include "train/data/labelled_words.h"
 #include "train/text_files.h"
+#include "train/trained_files.h"
 #include "train/watcher.h"
 
 namespace qkv {
@@ -71,8 +71,9 @@ TEST(TextTraining, LossesAndWeightsAreThoseOfTorch) {
   }
 }
 
-class TextFiles : public ::testing::Test {
+class TextFiles : public test::TrainedFiles {
  protected:
+  TextFiles() { files_ = test::tiny_texts(folder_); }
   std::vector<training::LabelledText> read(const std::string& name, const std::string& text, bool pairs = false) {
     return training::read_labelled_texts(folder_.put(name, text), {.second = pairs}, std::vector<std::string>{"[SEP]"},
                                          {});
@@ -82,14 +83,6 @@ class TextFiles : public ::testing::Test {
     EXPECT_EQ(message.find('\n'), std::string::npos);
     return message.substr(message.find(name));
   }
-  std::string weights_in(const std::string& out) {
-    files_.out = folder_ / out;
-    train_files(files_);
-    return test::slurp(files_.out + "/model.safetensors");
-  }
-
-  const test::TemporaryFolder folder_;
-  TrainTranslatorFiles files_ = test::tiny_texts(folder_);
 };
 
 TEST_F(TextFiles, ColumnsCsvAndJsonAreTheSame) {
@@ -161,15 +154,7 @@ TEST_F(TextFiles, LearnsAndItsFolderClassifies) {
   EXPECT_GT(watcher.validations.front().metric->value, 0.9);
 }
 
-TEST_F(TextFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) {
-  const std::string whole = weights_in("whole");
-  set_threads(threads() == 3 ? 2 : 3);
-  EXPECT_EQ(weights_in("threads"), whole);
-  set_threads(0);
-  files_.out = folder_ / "cut";
-  for (const std::int64_t step : {7, 25}) EXPECT_THROW(train_files(files_, test::Stopper(step).options()), Stopped);
-  EXPECT_EQ(weights_in("cut"), whole);
-}
+TEST_F(TextFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) { expect_same_bits({7, 25}); }
 
 TEST_F(TextFiles, PairsLearn) {
   std::string text;

@@ -16,9 +16,7 @@ std::vector<ConfigKey<SentenceConfig>> make_sentence_keys() {
       K::choice({"model", "pooling", "-", "What becomes a text's vector: the mean of all tokens, or the first one."},
                 [](C& c) -> auto& { return c.pooling; },
                 {{"mean", SentencePooling::mean}, {"first", SentencePooling::first}}),
-      dropout_key<C>(
-          "Share of elements set to 0 during training: in embeddings, attention weights, activations and outputs of "
-          "sublayers."),
+      dropout_key<C>(),
       dtype_key<C>(),
       K::integer(
           {"training", "batch", "pairs", "Pairs of a batch; each text is compared with all partners in it."},
@@ -28,10 +26,8 @@ std::vector<ConfigKey<SentenceConfig>> make_sentence_keys() {
           [](C& c) -> auto& { return c.chunk; }, 0),
       K::number({"training", "temperature", "-", "What cosines are divided by before their softmax; above 0."},
                 [](C& c) -> auto& { return c.temperature; }),
-      K::integer(
-          {"training", "max_length", "tokens",
-           "Longest text, special tokens included; longer ones lose their ends. 0: all positions of the model."},
-          [](C& c) -> auto& { return c.max_length; }, 0, kMaxLayerSize),
+      longest_text_key<C>(
+          "Longest text, special tokens included; longer ones lose their ends. 0: all positions of the model."),
   };
   add_training_keys(keys);
   return keys;

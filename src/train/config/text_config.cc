@@ -26,11 +26,9 @@ std::vector<ConfigKey<TextConfig>> make_text_keys() {
       K::integer(
           {"training", "batch", "texts", "Texts, or pairs, of a batch."},
           [](C& c) -> auto& { return c.training.batch_tokens; }, 1),
-      K::integer(
-          {"training", "max_length", "tokens",
-           "Longest text or pair, special tokens included; longer ones lose their ends. 0: all positions of the "
-           "model."},
-          [](C& c) -> auto& { return c.max_length; }, 0, kMaxLayerSize),
+      longest_text_key<C>(
+          "Longest text or pair, special tokens included; longer ones lose their ends. 0: all positions of the "
+          "model."),
   };
   add_training_keys(keys);
   return keys;

@@ -22,6 +22,12 @@ ConfigKey<Config> dtype_key() {
                                 [](Config& c) -> auto& { return c.dtype; },
                                 {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}});
 }
+// `longest`: what it says of the longest text.
+template <class Config>
+ConfigKey<Config> longest_text_key(const char* longest) {
+  return KeysOf<Config>::integer(
+      {"training", "max_length", "tokens", longest}, [](Config& c) -> auto& { return c.max_length; }, 0, kMaxLayerSize);
+}
 
 // Config: has a TrainingConfig `training` and a label_smoothing.
 template <class Config>

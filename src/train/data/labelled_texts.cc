@@ -180,11 +180,11 @@ std::int32_t number_of(const std::string& label, const std::vector<std::string>&
 
 TextExamples::TextExamples(const std::vector<LabelledText>& texts, const std::vector<std::string>& labels,
                            const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path)
-    : texts_(texts.size(), max_length, [&](std::size_t i, std::size_t length) {
+    : EncodedExamples(EncodedTexts(texts.size(), max_length, [&](std::size_t i, std::size_t length) {
         const LabelledText& own = texts[i];
         return own.second ? tokenizer.encode_pair(own.text, *own.second, length)
                           : tokenizer.encode(own.text, {.max_length = length});
-      }) {
+      })) {
   for (const LabelledText& own : texts) {
     labels_.push_back(number_of(own.label, labels, path, own.line));
   }
@@ -212,9 +212,9 @@ SentenceExamples::SentenceExamples(const std::vector<LabelledText>& texts, const
 
 PlainExamples::PlainExamples(const std::vector<LabelledText>& texts, const Tokenizer& tokenizer,
                              std::int64_t max_length)
-    : texts_(texts.size(), max_length, [&](std::size_t i, std::size_t length) {
+    : EncodedExamples(EncodedTexts(texts.size(), max_length, [&](std::size_t i, std::size_t length) {
         return tokenizer.encode(texts[i].text, {.max_length = length});
-      }) {}
+      })) {}
 
 LabelledTokens mask_tokens(TokenBatch tokens, const MaskedWords& words, std::uint64_t seed) {
   LabelledTokens batch{std::move(tokens), {}};

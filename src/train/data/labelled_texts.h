@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "qkv/models/sentence_encoder.h"
@@ -60,6 +61,22 @@ class EncodedTexts {
   std::int64_t cut_ = 0;
 };
 
+// What examples of encoded texts have in common, whatever they are trained to say.
+template <class Batch>
+class EncodedExamples : public Examples<Batch> {
+ public:
+  std::string kind() const override { return "texts"; }
+  std::int64_t count() const override { return texts_.count(); }
+  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = texts_.length(i)}; }
+
+  std::int64_t cut() const { return texts_.cut(); }
+
+ protected:
+  explicit EncodedExamples(EncodedTexts texts) : texts_(std::move(texts)) {}
+
+  EncodedTexts texts_;
+};
+
 // Pairs of texts that belong together.
 class SentenceExamples : public Examples<SentencePairs> {
  public:
@@ -80,20 +97,12 @@ class SentenceExamples : public Examples<SentencePairs> {
 };
 
 // Texts as they are, of which words are hidden by mask_tokens().
-class PlainExamples : public Examples<TokenBatch> {
+class PlainExamples : public EncodedExamples<TokenBatch> {
  public:
   PlainExamples(const std::vector<LabelledText>& texts, const Tokenizer& tokenizer, std::int64_t max_length);
 
-  std::string kind() const override { return "texts"; }
-  std::int64_t count() const override { return texts_.count(); }
-  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = texts_.length(i)}; }
   std::uint32_t checksum() const override { return texts_.checksum(0); }
   TokenBatch collect(std::span<const std::uint32_t> chosen) const override { return texts_.collect(chosen); }
-
-  std::int64_t cut() const { return texts_.cut(); }
-
- private:
-  EncodedTexts texts_;
 };
 
 // Which tokens a batch may hide, and behind what.
@@ -108,22 +117,16 @@ struct MaskedWords {
 LabelledTokens mask_tokens(TokenBatch tokens, const MaskedWords& words, std::uint64_t seed);
 
 // The encodings of texts and the numbers of their labels.
-class TextExamples : public Examples<LabelledTokens> {
+class TextExamples : public EncodedExamples<LabelledTokens> {
  public:
   // FormatError, naming line and `path`, for a label that is not one of them.
   TextExamples(const std::vector<LabelledText>& texts, const std::vector<std::string>& labels,
                const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path);
 
-  std::string kind() const override { return "texts"; }
-  std::int64_t count() const override { return texts_.count(); }
-  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = texts_.length(i)}; }
   std::uint32_t checksum() const override;
   LabelledTokens collect(std::span<const std::uint32_t> chosen) const override;
 
-  std::int64_t cut() const { return texts_.cut(); }
-
  private:
-  EncodedTexts texts_;
   std::vector<std::int32_t> labels_;
 };
 

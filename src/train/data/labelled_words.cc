@@ -95,9 +95,9 @@ std::vector<std::string> labels_of(const std::vector<LabelledWords>& texts) {
 
 WordExamples::WordExamples(const std::vector<LabelledWords>& texts, const std::vector<std::string>& labels,
                            const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path)
-    : texts_(texts.size(), max_length, [&](std::size_t i, std::size_t length) {
+    : EncodedExamples(EncodedTexts(texts.size(), max_length, [&](std::size_t i, std::size_t length) {
         return tokenizer.encode(joined(texts[i].words), {.max_length = length});
-      }) {
+      })) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const LabelledWords& text = texts[i];
     const Encoding& encoding = texts_.encoding(i);

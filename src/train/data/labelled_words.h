@@ -28,22 +28,16 @@ std::vector<LabelledWords> read_labelled_words(const std::string& path, std::spa
 std::vector<std::string> labels_of(const std::vector<LabelledWords>& texts);
 
 // Words with a space between them, where the first token of each has its label, and no other token.
-class WordExamples : public Examples<LabelledTokens> {
+class WordExamples : public EncodedExamples<LabelledTokens> {
  public:
   // FormatError, naming the line of the text and `path`, for a label that is not one of them.
   WordExamples(const std::vector<LabelledWords>& texts, const std::vector<std::string>& labels,
                const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path);
 
-  std::string kind() const override { return "texts"; }
-  std::int64_t count() const override { return texts_.count(); }
-  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = texts_.length(i)}; }
   std::uint32_t checksum() const override;
   LabelledTokens collect(std::span<const std::uint32_t> chosen) const override;
 
-  std::int64_t cut() const { return texts_.cut(); }
-
  private:
-  EncodedTexts texts_;
   std::vector<std::vector<std::int32_t>> labels_;  // of each token
 };
 
