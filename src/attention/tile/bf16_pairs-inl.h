@@ -13,32 +13,13 @@
 #include "attention/tile/attention_task.h"
 #include "attention/tile/held_blocks-inl.h"
 #include "attention/tile/softmax_state-inl.h"
+#include "simd/bf16_products-inl.h"
 #include "simd/rows-inl.h"
 
 #if HWY_TARGET == HWY_AVX3
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
-
-// Named to the assembler: Highway 1.0.3 has no target with these instructions, and intrinsics would have to stay out of
-// every function of a lesser one. Subnormal operands and results count as 0.
-
-// The lanes of `low`, then those of `high`, rounded to nearest, ties to even.
-HWY_INLINE __m512i round_to_bf16(Vec<float> low, Vec<float> high) {
-  __m512i halves;
-  __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(halves) : "v"(high.raw), "v"(low.raw));
-  return halves;
-}
-
-alignas(64) inline constexpr std::uint16_t kPairLanes[32] = {0,  16, 1,  17, 2,  18, 3,  19, 4,  20, 5,
-                                                             21, 6,  22, 7,  23, 8,  24, 9,  25, 10, 26,
-                                                             11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-
-// Lane i of both becomes pair i.
-HWY_INLINE Vec<float> to_pairs(Vec<float> low, Vec<float> high) {
-  const __m512i lanes = _mm512_load_si512(kPairLanes);
-  return Vec<float>{_mm512_castsi512_ps(_mm512_permutexvar_epi16(lanes, round_to_bf16(low, high)))};
-}
 
 // The first `count` elements, at most a vector, then zeros.
 template <class S>

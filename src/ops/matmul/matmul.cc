@@ -188,9 +188,13 @@ void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableT
     const int threads = worth_sharing(options.threads, 0, static_cast<double>(present * k) * sizeof(float));
     parallel_for(divide_up(present, kRoundedRows), threads, [&](std::int64_t task, int) {
       check_stop();
-      for (std::int64_t row = task * kRoundedRows; row < std::min((task + 1) * kRoundedRows, present); ++row) {
-        form.round_row(from + row * a.stride(0), k, depth, to + row * words);
-      }
+      const std::int64_t row = task * kRoundedRows;
+      form.round_rows({.from = from + row * a.stride(0),
+                       .row_step = a.stride(0),
+                       .rows = std::min(kRoundedRows, present - row),
+                       .depth = k,
+                       .filled = depth,
+                       .to = to + row * words});
     });
     for_each_panel(present, b, task_rows, options.threads,
                    [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
@@ -366,7 +370,12 @@ void multiply_transposed_reduced(const PackedMatrix& a, const PackedMatrix& b, c
   const int threads = worth_waking(options.threads, 0, static_cast<double>(panels * size) * sizeof(float));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {
     check_stop();
-    form.round_row(a.panels().data<float>() + panel * size, size, size, rounded.data<float>() + panel * size);
+    form.round_rows({.from = a.panels().data<float>() + panel * size,
+                     .row_step = size,
+                     .rows = 1,
+                     .depth = size,
+                     .filled = size,
+                     .to = rounded.data<float>() + panel * size});
   });
   multiply_transposed<float, BFloat16>(a, std::as_const(rounded).data<float>(), b, form.multiply, out, options);
 }

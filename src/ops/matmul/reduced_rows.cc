@@ -1,4 +1,4 @@
-// Rounds to bf16: rows into floats, or rows and panels into words of two neighbours along the depth.
+// Rounds to bf16: rows into floats, words of two neighbours along the depth, or tiles of words, and panels into words.
 #include "ops/matmul/reduced_rows.h"
 
 #include <algorithm>
@@ -11,50 +11,83 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "ops/matmul/tiled_panel.h"
 #include "simd/bf16_chains-inl.h"
+#include "simd/bf16_products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 
-void round_to_floats(const float* x, std::int64_t depth, std::int64_t filled, float* to) {
+void round_to_floats(const ReducedRows& rows) {
   const Tag<float> d;
-  std::int64_t i = 0;
-  for (; i + kLanes<float> <= depth; i += kLanes<float>) hn::StoreU(round_to_bf16(hn::LoadU(d, x + i)), d, to + i);
-  for (; i < depth; ++i) to[i] = static_cast<float>(reduced_factor(x[i]));
-  for (; i < filled; ++i) to[i] = 0;
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    const float* x = rows.from + r * rows.row_step;
+    float* to = rows.to + r * rows.filled;
+    std::int64_t i = 0;
+    for (; i + kLanes<float> <= rows.depth; i += kLanes<float>) {
+      hn::StoreU(round_to_bf16(hn::LoadU(d, x + i)), d, to + i);
+    }
+    for (; i < rows.depth; ++i) to[i] = static_cast<float>(reduced_factor(x[i]));
+    for (; i < rows.filled; ++i) to[i] = 0;
+  }
 }
 
-HWY_INLINE hn::Vec<hn::RebindToUnsigned<Tag<float>>> rounded_bits(Vec<float> x) {
-  return hn::BitCast(hn::RebindToUnsigned<Tag<float>>(), round_to_bf16(x));
+void store_sums(const TiledSums& sums) {
+  const Tag<float> d;
+  for (std::int64_t r = 0; r < sums.rows; ++r) {
+    const float* from = sums.sums + r * kTiledColumns;
+    float* to = sums.out + r * sums.out_stride;
+    std::int64_t c = 0;
+    for (; c + kLanes<float> <= sums.columns; c += kLanes<float>) {
+      const Vec<float> sum = hn::LoadU(d, from + c);
+      hn::StoreU(sums.bias == nullptr ? sum : hn::Add(sum, hn::LoadU(d, sums.bias + c)), d, to + c);
+    }
+    for (; c < sums.columns; ++c) to[c] = sums.bias == nullptr ? from[c] : from[c] + sums.bias[c];
+  }
 }
+
+#if HWY_TARGET == HWY_AVX3
 
 void round_to_words(const float* x, std::int64_t depth, std::int64_t filled, float* to) {
   const Tag<float> d;
-  const hn::RebindToSigned<Tag<float>> bits;
-  const hn::Rebind<std::uint16_t, Tag<float>> halves;
-  auto* words = reinterpret_cast<BFloat16*>(to);
+  constexpr std::int64_t kLoaded = 2 * kLanes<float>;
   std::int64_t i = 0;
-  for (; i + kLanes<float> <= depth; i += kLanes<float>) {
-    const auto upper = hn::ShiftRight<16>(rounded_bits(hn::LoadU(d, x + i)));
-    hn::StoreU(hn::DemoteTo(halves, hn::BitCast(bits, upper)), halves, reinterpret_cast<std::uint16_t*>(words + i));
+  for (; i + kLoaded <= depth; i += kLoaded) {
+    _mm512_storeu_si512(to + i / 2, round_to_bf16(hn::LoadU(d, x + i), hn::LoadU(d, x + i + kLanes<float>)));
   }
+  auto* words = reinterpret_cast<BFloat16*>(to);
   for (; i < depth; ++i) words[i] = reduced_factor(x[i]);
   for (; i < filled; ++i) words[i] = BFloat16();
+}
+
+void round_to_rows(const ReducedRows& rows) {
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    round_to_words(rows.from + r * rows.row_step, rows.depth, rows.filled, rows.to + r * rows.filled / 2);
+  }
+}
+
+void round_to_tiles(const ReducedRows& rows) {
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    const float* x = rows.from + r * rows.row_step;
+    float* to = rows.to + r / kTiledSide * kTiledSide * rows.filled / 2 + r % kTiledSide * kTiledSide;
+    for (std::int64_t i = 0; i < rows.filled; i += kTiledDepth, to += kTiledSide * kTiledSide) {
+      round_to_words(x + i, std::min(kTiledDepth, rows.depth - i), kTiledDepth, to);
+    }
+  }
 }
 
 // Columns are neighbours: words of vectors of two rows.
 void pack_across(const ReducedStrip& strip) {
   const Tag<float> d;
-  const hn::RebindToUnsigned<Tag<float>> words;
-  auto* to = reinterpret_cast<std::uint32_t*>(strip.to);
+  auto* to = reinterpret_cast<float*>(strip.to);
   for (std::int64_t k = 0; k < strip.rows; k += 2, to += strip.width) {
     const float* row = strip.from + k * strip.row_step;
     const bool is_last = k + 1 == strip.rows;
     for (std::int64_t c = 0; c < strip.columns; c += kLanes<float>) {
       const auto some = hn::FirstN(d, static_cast<std::size_t>(strip.columns - c));
-      const auto first = hn::ShiftRight<16>(rounded_bits(hn::MaskedLoad(some, d, row + c)));
-      const auto second = is_last ? hn::Zero(words) : rounded_bits(hn::MaskedLoad(some, d, row + strip.row_step + c));
-      hn::StoreU(hn::Or(first, second), words, to + c);
+      const Vec<float> first = hn::MaskedLoad(some, d, row + c);
+      const Vec<float> second = is_last ? hn::Zero(d) : hn::MaskedLoad(some, d, row + strip.row_step + c);
+      hn::StoreU(to_pairs(first, second), d, to + c);
     }
   }
 }
@@ -79,13 +112,20 @@ void pack_along(const ReducedStrip& strip) {
 
 void pack_strip(const ReducedStrip& strip) { strip.column_step == 1 ? pack_across(strip) : pack_along(strip); }
 
+#else  // no CPU of these has words
+
+void round_to_rows(const ReducedRows&) {}
+void round_to_tiles(const ReducedRows&) {}
+void pack_strip(const ReducedStrip&) {}
+
+#endif  // HWY_AVX3
+
 }  // namespace qkv::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
 #include "core/refuse.h"
-#include "ops/matmul/tiled_panel.h"
 #include "qkv/target.h"
 #include "simd/amx_tiles.h"
 #include "simd/dispatch.h"
@@ -94,7 +134,9 @@ namespace qkv::inline ops {
 namespace {
 
 HWY_EXPORT(round_to_floats);
-HWY_EXPORT(round_to_words);
+HWY_EXPORT(round_to_rows);
+HWY_EXPORT(round_to_tiles);
+HWY_EXPORT(store_sums);
 HWY_EXPORT(pack_strip);
 
 #ifdef __x86_64__
@@ -106,13 +148,18 @@ void multiply_panel_by_tiles(const PanelProduct<float, BFloat16>& product) {
 
 }  // namespace
 
+void store_sums(const TiledSums& sums) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(store_sums)(sums);
+}
+
 ReducedForm reduced_form(WeightStorage storage) {
   ensure_target();
   if (storage == WeightStorage::reduced_pairs) {
     if (!uses_bf16_pairs()) {
       refuse("matmul", "reduced_pairs needs the target avx512-bf16; the selected one is {}", selected_target());
     }
-    return {panel_columns<float>(),          2, 2, 1, HWY_DYNAMIC_DISPATCH(round_to_words), multiply_pairs_panel(),
+    return {panel_columns<float>(),          2, 2, 1, HWY_DYNAMIC_DISPATCH(round_to_rows), multiply_pairs_panel(),
             HWY_DYNAMIC_DISPATCH(pack_strip)};
   }
 #ifdef __x86_64__
@@ -121,7 +168,7 @@ ReducedForm reduced_form(WeightStorage storage) {
             2,
             kTiledDepth,
             kTiledRows,
-            HWY_DYNAMIC_DISPATCH(round_to_words),
+            HWY_DYNAMIC_DISPATCH(round_to_tiles),
             multiply_panel_by_tiles,
             HWY_DYNAMIC_DISPATCH(pack_strip)};
   }

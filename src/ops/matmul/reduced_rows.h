@@ -21,13 +21,20 @@ struct ReducedStrip {
   std::int64_t width;
 };
 
+// Rows of `depth` elements, to be rounded, and zeros up to `filled`; the first one is at a multiple of the row unit.
+struct ReducedRows {
+  const float* from;
+  std::int64_t row_step, rows;
+  std::int64_t depth, filled;
+  float* to;
+};
+
 struct ReducedForm {
   int columns;  // of a panel
   int group;    // 2: operands are words of two neighbours; 1: floats, or bf16 to be widened
   // What a depth is filled up to by zeros; and rows of a left operand, the last ones being anything.
   std::int64_t depth_unit, row_unit;
-  // A row of `depth` elements as it is multiplied, and zeros up to `filled`.
-  void (*round_row)(const float* x, std::int64_t depth, std::int64_t filled, float* to);
+  void (*round_rows)(const ReducedRows& rows);
   MultiplyPanel<float, BFloat16> multiply;
   // Of group 2; a word whose second row is missing has 0 there.
   void (*pack_strip)(const ReducedStrip& strip);

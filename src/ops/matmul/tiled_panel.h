@@ -14,9 +14,38 @@ inline constexpr std::int64_t kTiledColumns = 32;  // of a panel
 inline constexpr std::int64_t kTiledRows = 32;     // what rows of the left operand are filled up to
 inline constexpr std::int64_t kTiledDepth = 32;    // what the depth is filled up to, by zeros
 
-// Tiles: what multiplies; those of a CPU need a session of their own. Both operands hold words: left rows [depth / 2],
-// the panel [depth / 2][kTiledColumns]. Two by two tiles of sums stay in registers, a stretch of the panel in the first
-// cache while all rows pass by.
+// out [rows, columns] = sums [kTiledRows, kTiledColumns] (+ bias), rows of out a stride apart.
+struct TiledSums {
+  const float* sums;
+  std::int64_t rows, columns;
+  const float* bias;  // nullptr: none
+  float* out;
+  std::int64_t out_stride;
+};
+void store_sums(const TiledSums& sums);  // by vectors of the selected target
+
+// Adds to sums 0 and 1, and with two tiles of rows to 2 and 3, the products of so many words.
+template <class Tiles, int kRowTiles>
+void add_tiles(const float* left, std::int64_t left_stride, const float* right, std::int64_t words) {
+  for (std::int64_t word = 0; word < words; word += kTiledSide) {
+    Tiles::template load<4>(left, kTiledSide);
+    Tiles::template load<6>(right, kTiledColumns);
+    Tiles::template multiply<0, 4, 6>();
+    Tiles::template load<7>(right + kTiledSide, kTiledColumns);
+    Tiles::template multiply<1, 4, 7>();
+    if constexpr (kRowTiles == 2) {
+      Tiles::template load<5>(left + kTiledSide * left_stride, kTiledSide);
+      Tiles::template multiply<2, 5, 6>();
+      Tiles::template multiply<3, 5, 7>();
+    }
+    left += kTiledSide * kTiledSide;
+    right += kTiledSide * kTiledColumns;
+  }
+}
+
+// Tiles: what multiplies; those of a CPU need a session of their own. Both operands hold words: left
+// [row / 16][word / 16][row % 16][word % 16], the panel [depth / 2][kTiledColumns]. Two by two tiles of sums stay in
+// registers, a stretch of the panel in the first cache while all rows pass by.
 template <class Tiles>
 void multiply_tiled_panel(const PanelProduct<float, BFloat16>& product) {
   constexpr std::int64_t kStretch = kWideDepth / 2;  // 32 KiB
@@ -32,43 +61,34 @@ void multiply_tiled_panel(const PanelProduct<float, BFloat16>& product) {
       const std::int64_t rows = std::min(kTiledRows, product.rows - row);
       float* out = product.out + row * product.out_stride;
       const bool is_whole = rows == kTiledRows && product.columns == kTiledColumns;
-      float* sums = is_whole ? out : padded;
-      const std::int64_t step = is_whole ? product.out_stride : kTiledColumns;
-      if (product.accumulate || begin > 0) {
-        for (std::int64_t r = 0; !is_whole && r < rows; ++r) {
+      const auto each_sum = [&](float* sums, std::int64_t step, const auto& use) {
+        use.template operator()<0>(sums, step);
+        use.template operator()<1>(sums + kTiledSide, step);
+        if (rows <= kTiledSide) return;
+        use.template operator()<2>(sums + kTiledSide * step, step);
+        use.template operator()<3>(sums + kTiledSide * step + kTiledSide, step);
+      };
+      const auto load = []<int kTile>(float* from, std::int64_t step) { Tiles::template load<kTile>(from, step); };
+      const auto store = []<int kTile>(float* to, std::int64_t step) { Tiles::template store<kTile>(to, step); };
+      if (!product.accumulate && begin == 0) {
+        each_sum(nullptr, 0, []<int kTile>(float*, std::int64_t) { Tiles::template clear<kTile>(); });
+      } else if (is_whole) {
+        each_sum(out, product.out_stride, load);
+      } else {
+        for (std::int64_t r = 0; r < rows; ++r) {
           std::copy_n(out + r * product.out_stride, product.columns, padded + r * kTiledColumns);
         }
-        Tiles::template load<0>(sums, step);
-        Tiles::template load<1>(sums + kTiledSide, step);
-        Tiles::template load<2>(sums + kTiledSide * step, step);
-        Tiles::template load<3>(sums + kTiledSide * step + kTiledSide, step);
+        each_sum(padded, kTiledColumns, load);
+      }
+      const float* left = product.left + row * product.left_stride + begin * kTiledSide;
+      const float* right = panel + begin * kTiledColumns;
+      rows > kTiledSide ? add_tiles<Tiles, 2>(left, product.left_stride, right, end - begin)
+                        : add_tiles<Tiles, 1>(left, product.left_stride, right, end - begin);
+      if (is_whole && bias == nullptr) {
+        each_sum(out, product.out_stride, store);
       } else {
-        Tiles::template clear<0>();
-        Tiles::template clear<1>();
-        Tiles::template clear<2>();
-        Tiles::template clear<3>();
-      }
-      for (std::int64_t word = begin; word < end; word += kTiledSide) {
-        const float *left = product.left + row * product.left_stride + word, *right = panel + word * kTiledColumns;
-        Tiles::template load<4>(left, product.left_stride);
-        Tiles::template load<6>(right, kTiledColumns);
-        Tiles::template multiply<0, 4, 6>();
-        Tiles::template load<7>(right + kTiledSide, kTiledColumns);
-        Tiles::template multiply<1, 4, 7>();
-        Tiles::template load<5>(left + kTiledSide * product.left_stride, product.left_stride);
-        Tiles::template multiply<2, 5, 6>();
-        Tiles::template multiply<3, 5, 7>();
-      }
-      Tiles::template store<0>(sums, step);
-      Tiles::template store<1>(sums + kTiledSide, step);
-      Tiles::template store<2>(sums + kTiledSide * step, step);
-      Tiles::template store<3>(sums + kTiledSide * step + kTiledSide, step);
-      if (is_whole && bias == nullptr) continue;
-      for (std::int64_t r = 0; r < rows; ++r) {
-        for (std::int64_t c = 0; c < product.columns; ++c) {
-          const float sum = sums[r * step + c];
-          out[r * product.out_stride + c] = bias == nullptr ? sum : sum + bias[c];
-        }
+        each_sum(padded, kTiledColumns, store);
+        store_sums({padded, rows, product.columns, bias, out, product.out_stride});
       }
     }
     begin = end;

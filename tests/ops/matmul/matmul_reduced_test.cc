@@ -169,7 +169,9 @@ TEST(TiledPanel, HasTheSumsOfTdpbf16ps) {
       Tensor left = testing::filled({rows, depth}, 0, Dtype::bf16),
              panel = testing::filled({depth / 2, kTiledColumns, 2}, 0, Dtype::bf16);
       for (std::int64_t i = 0; i < m * k; ++i) {
-        left.data<BFloat16>()[i / k * depth + i % k] = BFloat16(testing::flushed(a.data<float>()[i]));
+        const std::int64_t row = i / k, at = i % k, tile = row / kTiledSide * depth / kTiledDepth + at / kTiledDepth;
+        left.data<BFloat16>()[(tile * kTiledSide + row % kTiledSide) * kTiledDepth + at % kTiledDepth] =
+            BFloat16(testing::flushed(a.data<float>()[i]));
       }
       for (std::int64_t i = 0; i < n * k; ++i) {
         const std::int64_t column = i / k, at = i % k;
