@@ -48,31 +48,38 @@ void store_sums(const TiledSums& sums) {
 
 #if HWY_TARGET == HWY_AVX3
 
-void round_to_words(const float* x, std::int64_t depth, std::int64_t filled, float* to) {
+// Floats of one vector of words.
+constexpr std::int64_t kWordFloats = 2 * kLanes<float>;
+
+HWY_INLINE void round_vector(const float* x, float* to) {
   const Tag<float> d;
-  constexpr std::int64_t kLoaded = 2 * kLanes<float>;
-  std::int64_t i = 0;
-  for (; i + kLoaded <= depth; i += kLoaded) {
-    _mm512_storeu_si512(to + i / 2, round_to_bf16(hn::LoadU(d, x + i), hn::LoadU(d, x + i + kLanes<float>)));
-  }
+  _mm512_storeu_si512(to, round_to_bf16(hn::LoadU(d, x), hn::LoadU(d, x + kLanes<float>)));
+}
+
+void round_part(const float* x, std::int64_t depth, std::int64_t filled, float* to) {
   auto* words = reinterpret_cast<BFloat16*>(to);
-  for (; i < depth; ++i) words[i] = reduced_factor(x[i]);
-  for (; i < filled; ++i) words[i] = BFloat16();
+  for (std::int64_t i = 0; i < depth; ++i) words[i] = reduced_factor(x[i]);
+  for (std::int64_t i = depth; i < filled; ++i) words[i] = BFloat16();
+}
+
+// A row, each vector of words `step` words after the one before it.
+HWY_INLINE void round_row(const float* x, std::int64_t depth, std::int64_t filled, std::int64_t step, float* to) {
+  std::int64_t i = 0;
+  for (; i + kWordFloats <= depth; i += kWordFloats, to += step) round_vector(x + i, to);
+  if (i < filled) round_part(x + i, depth - i, filled - i, to);
 }
 
 void round_to_rows(const ReducedRows& rows) {
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    round_to_words(rows.from + r * rows.row_step, rows.depth, rows.filled, rows.to + r * rows.filled / 2);
+    round_row(rows.from + r * rows.row_step, rows.depth, rows.filled, kLanes<float>, rows.to + r * rows.filled / 2);
   }
 }
 
 void round_to_tiles(const ReducedRows& rows) {
+  static_assert(kWordFloats == kTiledDepth);
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    const float* x = rows.from + r * rows.row_step;
     float* to = rows.to + r / kTiledSide * kTiledSide * rows.filled / 2 + r % kTiledSide * kTiledSide;
-    for (std::int64_t i = 0; i < rows.filled; i += kTiledDepth, to += kTiledSide * kTiledSide) {
-      round_to_words(x + i, std::min(kTiledDepth, rows.depth - i), kTiledDepth, to);
-    }
+    round_row(rows.from + r * rows.row_step, rows.depth, rows.filled, kTiledSide * kTiledSide, to);
   }
 }
 
@@ -94,15 +101,16 @@ void pack_across(const ReducedStrip& strip) {
 
 // So many rows of a column after those of another that the lines they are stored to stay.
 void pack_along(const ReducedStrip& strip) {
-  constexpr std::int64_t kRows = 32;
-  float x[kRows], rounded[kRows / 2];
+  constexpr std::int64_t kRows = kWordFloats;
+  float x[kRows] = {}, rounded[kRows / 2];
   auto* to = reinterpret_cast<float*>(strip.to);
   for (std::int64_t begin = 0; begin < strip.rows; begin += kRows) {
     const std::int64_t count = std::min(kRows, strip.rows - begin);
     for (std::int64_t c = 0; c < strip.columns; ++c) {
       const float* from = strip.from + begin * strip.row_step + c * strip.column_step;
       for (std::int64_t k = 0; k < count; ++k) x[k] = from[k * strip.row_step];
-      round_to_words(x, count, kRows, rounded);
+      if (count % 2 != 0) x[count] = 0;
+      round_vector(x, rounded);
       for (std::int64_t i = 0; i < (count + 1) / 2; ++i) {
         std::memcpy(to + (begin / 2 + i) * strip.width + c, rounded + i, sizeof(float));
       }
@@ -148,10 +156,7 @@ void multiply_panel_by_tiles(const PanelProduct<float, BFloat16>& product) {
 
 }  // namespace
 
-void store_sums(const TiledSums& sums) {
-  ensure_target();
-  HWY_DYNAMIC_DISPATCH(store_sums)(sums);
-}
+void store_sums(const TiledSums& sums) { HWY_DYNAMIC_DISPATCH(store_sums)(sums); }
 
 ReducedForm reduced_form(WeightStorage storage) {
   ensure_target();
