@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/refuse.h"
+#include "core/share.h"
 #include "io/files/text.h"
 #include "pipelines/certified_cases.h"
 #include "pipelines/number_digest.h"
@@ -189,9 +190,12 @@ std::vector<std::string> parts_of(const std::string& text) {
 std::vector<CertifiedCase> certify(const FingerprintOptions& options) {
   const StopScope stop(options.stop);
   Digests found;
-  add_attention_cases(found);
-  add_row_cases(found);
-  add_model_cases(found);
+  constexpr void (*kCases[])(Digests&) = {add_attention_cases, add_row_cases, add_model_cases};
+  ShareTurns turns(std::size(kCases));
+  for (const auto add : kCases) {
+    add(found);
+    turns.next();
+  }
   std::vector<CertifiedCase> cases;
   for (const auto& [name, digest] : found) {
     const auto known = std::ranges::find(kKnownDigests, name, &std::pair<std::string_view, std::uint64_t>::first);
@@ -206,8 +210,12 @@ std::string fingerprint_of_folder(const std::string& folder, WeightStorage stora
 
 std::string certificate(const std::string& folder, WeightStorage storage, const FingerprintOptions& options) {
   const StopScope stop(options.stop);
+  ShareTurns turns(3, ShareTurns::divided);
   return with_folder(folder, storage, [&](const auto& model) {
-    return fmt::format("{}:{:016x}", fingerprint(model, options), results_of(model, options));
+    turns.next();
+    const std::string name = fingerprint(model, options);
+    turns.next();
+    return fmt::format("{}:{:016x}", name, results_of(model, options));
   });
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/sha256.h"
+#include "core/share.h"
 #include "qkv/pipelines/certify.h"
 #include "qkv/random.h"
 
@@ -89,6 +90,8 @@ Prompts with_companions(const Prompts& prompts) {
 
 std::vector<WayOfWriting> ways_of_writing(const Generator& generator, std::size_t count, const std::string& session,
                                           const FingerprintOptions& options) {
+  constexpr std::int64_t kWays = 14;
+  ShareTurns turns(kWays + static_cast<std::int64_t>(count));  // those from a session take the longest: a turn each
   const Prompts prompts = drawn_prompts(count, generator.model().config());
   const GeneratorOptions plain{
       .max_new_tokens = kWayTokens, .greedy = true, .threads = options.threads, .stop = options.stop};
@@ -98,6 +101,7 @@ std::vector<WayOfWriting> ways_of_writing(const Generator& generator, std::size_
     WrittenTexts written(generator, way);
     write(written);
     ways.push_back({name, written.digest(prompts.size())});
+    turns.next();
   };
   const auto all = [&](WrittenTexts& written) { written.add(prompts); };
   const auto changed = [&](const auto& change) {
@@ -125,7 +129,10 @@ std::vector<WayOfWriting> ways_of_writing(const Generator& generator, std::size_
   });
   add("beside others that begin alike", plain, [&](WrittenTexts& written) { written.add(with_companions(prompts)); });
   add("resumed from a session", plain, [&](WrittenTexts& written) {
-    for (const Ids& prompt : prompts) written.add(resumed_text(generator, prompt, plain, session));
+    for (const Ids& prompt : prompts) {
+      written.add(resumed_text(generator, prompt, plain, session));
+      turns.next();
+    }
   });
   add("with drafts", changed([](GeneratorOptions& way) { way.drafts = Drafts::lookup; }), in_batches(1));
   for (const int threads : {1, 2, 5}) {

@@ -12,6 +12,7 @@
 
 #include "attention/options/dropout.h"
 #include "attention/options/mask_kinds.h"
+#include "core/share.h"
 #include "core/stop.h"
 #include "qkv/error.h"
 #include "reference/batch.h"
@@ -244,7 +245,8 @@ Tensor attention_rows(const TensorView& query, const TensorView& key, const Tens
   const Batch batch(query, key, options);
   const Tensor q = batch.in_form(query), k = batch.keys_in_form(key), v = batch.keys_in_form(value);
   Tensor out = filled({static_cast<std::int64_t>(rows.size()), v.size(-1)}, 0);
-  for (std::size_t n = 0; n < rows.size(); ++n) {
+  ShareTurns turns(std::ssize(rows));
+  for (std::size_t n = 0; n < rows.size(); ++n, turns.next()) {
     Sequence sequence = sequence_of(batch, rows[n].sequence, q, k, v);
     const std::int64_t heads = sequence.q.size(0), q_len = sequence.q.size(1), k_len = sequence.k.size(1);
     // One row of memory stands for all of them.

@@ -29,5 +29,28 @@ TEST(Share, IsToldToTheInnermostScopeOfTheThread) {
   EXPECT_EQ(inner, (std::vector<double>{0.5}));
 }
 
+TEST(Share, OfTurnsInsideATurnIsAPartOfItWhereItIsDivided) {
+  std::vector<double> told;
+  const ShareScope scope([&](double share) { told.push_back(share); });
+  const auto run = [&](ShareTurns::Division division) {
+    told.clear();
+    ShareTurns turns(2, division);
+    turns.next();
+    {
+      ShareTurns inner(4);
+      inner.next();
+      ShareTasks(2).begun(1);  // its turn is whole
+    }
+    ShareTasks(4).begun(3);
+    turns.next();
+    return told;
+  };
+  EXPECT_EQ(run(ShareTurns::divided), (std::vector<double>{0.5, 0.625, 0.875, 1}));
+  EXPECT_EQ(run(ShareTurns::whole), (std::vector<double>{0.5, 1}));
+  told.clear();
+  ShareTasks(4).begun(1);  // of no turn
+  EXPECT_TRUE(told.empty());
+}
+
 }  // namespace
 }  // namespace qkv

@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "commands/attend_outputs.h"
 #include "commands/report_file.h"
+#include "core/share.h"
 #include "inputs/array_files.h"
 #include "inputs/call_options.h"
 #include "inputs/head_options.h"
@@ -212,13 +213,16 @@ class Attend {
     pass.out = out;
     pass.log_sum_exp = extras.log_sum_exp;
     derivatives_.allocate(files_, pass);
+    ShareTurns turns(1 + derivatives_.passes() + (verify_ > 0 ? 1 : 0), ShareTurns::divided);
     if (cache) {
       cache_.allocate(pass.key, pass.value, shapes.dtype);
       attention(pass.query, *cache, out, pass.options, extras);
+      turns.next();
     } else {
       attention(pass.query, pass.key, pass.value, out, pass.options, extras);
+      turns.next();
       if (maps_.wanted()) maps_.set_cost(plan(pass.query, pass.key, pass.value, pass.options, extras));
-      derivatives_.compute(pass);
+      derivatives_.compute(pass, turns);
     }
     const AttentionReceipt receipt =
         verify_ > 0 ? verify_attention(pass.query, pass.key, pass.value, out, pass.options, verify_)

@@ -189,14 +189,26 @@ void AttendDerivatives::allocate(ArrayFiles& files, const ForwardPass& forward) 
   if (alibi_slopes_) gradients_.alibi_slopes = {alibi_slopes_};
 }
 
-void AttendDerivatives::compute(const ForwardPass& forward) const {
+std::int64_t AttendDerivatives::passes() const {
+  return (grad_out_.given() ? 1 : 0) + (first_given(tangents_) != nullptr ? 1 : 0) +
+         (first_given(second_) != nullptr ? 1 : 0);
+}
+
+void AttendDerivatives::compute(const ForwardPass& forward, ShareTurns& turns) const {
   const auto& [q, k, v, out, log_sum_exp, options] = forward;
   const AttentionTangents tangents{
       .query = tangent_query_.view(), .key = tangent_key_.view(), .value = tangent_value_.view()};
-  if (grad_out_.given()) attention_backward(q, k, v, out, log_sum_exp, grad_out_.view(), options, gradients_);
-  if (first_given(tangents_) != nullptr) attention_jvp(q, k, v, out, log_sum_exp, tangents, options, output_tangents_);
+  if (grad_out_.given()) {
+    attention_backward(q, k, v, out, log_sum_exp, grad_out_.view(), options, gradients_);
+    turns.next();
+  }
+  if (first_given(tangents_) != nullptr) {
+    attention_jvp(q, k, v, out, log_sum_exp, tangents, options, output_tangents_);
+    turns.next();
+  }
   if (first_given(second_) != nullptr) {
     attention_double_backward(q, k, v, out, log_sum_exp, grad_out_.view(), tangents, options, second_gradients_);
+    turns.next();
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attention/call/output_kinds.h"
+#include "core/share.h"
 #include "inputs/array_files.h"
 #include "inputs/call_options.h"
 #include "qkv/attention.h"
@@ -67,7 +68,9 @@ class AttendDerivatives {
 
   // To call before anything is computed.
   void allocate(ArrayFiles& files, const ForwardPass& forward);
-  void compute(const ForwardPass& forward) const;
+  // How many calls compute() makes, a turn each.
+  std::int64_t passes() const;
+  void compute(const ForwardPass& forward, ShareTurns& turns) const;
 
  private:
   // An output, its view while it is computed, and the array whose shape it has.

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/share.h"
 #include "figures.h"
 #include "inputs/options.h"
 #include "notes.h"
@@ -45,7 +46,9 @@ Result measure(const std::function<void()>& work, Dtype multiplied) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
   const WorkingLine line("measuring");
+  ShareTurns turns(1 + kLeastRuns, ShareTurns::divided);  // of quick work more runs, in about a second
   work();
+  turns.next();
   Result result{.multiplied = multiplied};
   const Clock::time_point begin = Clock::now();
   for (int run = 0; run < kLeastRuns || since(begin) < kMeasureSeconds; ++run) {
@@ -57,6 +60,7 @@ Result measure(const std::function<void()>& work, Dtype multiplied) {
       work();
       result.seconds = std::min(result.seconds, since(start));
     } while (since(slice) < kMeasureSeconds / 20);
+    if (run < kLeastRuns) turns.next();
   }
   return result;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "core/share.h"
 #include "inputs/options.h"
 #include "notes.h"
 #include "qkv/models/find_model.h"
@@ -48,6 +49,7 @@ struct Certified {
 Certified computed(const CertifyRequest& request) {
   const WorkingLine line("computing");
   const FingerprintOptions options{.stop = interruption()};
+  ShareTurns turns(1 + (request.model.empty() ? 0 : 1) + (request.ways ? 1 : 0), ShareTurns::divided);
   Certified found;
   found.target = selected_target();
   if (!request.expected.empty()) {
@@ -58,8 +60,10 @@ Certified computed(const CertifyRequest& request) {
     if (!request.expected.empty()) {
       found.difference = difference_of_certificates(found.certificate, request.expected);
     }
+    turns.next();
   }
   found.cases = certify(options);
+  turns.next();
   if (request.ways) {
     const Generator generator = Generator::load(find_language_model(request.model), request.storage.of_model());
     const auto file = std::filesystem::temp_directory_path() / fmt::format("qkv_{}.session", getpid());

@@ -13,6 +13,7 @@
 #include "core/mathematics.h"
 #include "core/ordered_sum.h"
 #include "core/refuse.h"
+#include "core/share.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "core/worth_waking.h"
@@ -79,8 +80,10 @@ class BackwardPass {
     std::vector<Scratch> sum_scratch(static_cast<std::size_t>(schedule_.threads));
     // A caller's own pool may begin tasks in any order, so that they draw what they do themselves.
     std::atomic<std::int64_t> next{0};
+    const ShareTasks share(schedule_.tasks);
     parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t, int worker) {
       const std::int64_t index = next++;
+      if (worker == 0) share.begun(index);
       const auto at = static_cast<std::size_t>(worker);
       try {
         run_chunk(index, worker, block_scratch[at], sum_scratch[at], ordered_sums);

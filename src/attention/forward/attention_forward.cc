@@ -15,6 +15,7 @@
 #include "attention/forward/folded_heads.h"
 #include "attention/forward/forward_schedule.h"
 #include "core/float_environment.h"
+#include "core/share.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
 #include "qkv/attention.h"
@@ -112,8 +113,10 @@ class ForwardPass {
     std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
     // A caller's own pool may begin tasks in any order, so that they draw what they do themselves: sums need theirs.
     std::atomic<std::int64_t> drawn{0};
+    const ShareTasks share(schedule_.tasks);
     parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t, int number) {
       const std::int64_t index = drawn++;
+      if (number == 0) share.begun(index);
       Worker& worker = workers[static_cast<std::size_t>(number)];
       const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
       const AttentionTask& task = worker.heads.of(*this, index / tasks, likely / tasks);

@@ -8,6 +8,7 @@
 #include "attention/call/view_checks.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
+#include "core/share.h"
 #include "core/stop.h"
 #include "qkv/threads.h"
 #include "simd/scratch.h"
@@ -37,8 +38,10 @@ class JvpPass {
     const JvpPlan& plan = schedule.kernel;
     const std::int64_t blocks = schedule.blocks;
     std::vector<Scratch> scratch(static_cast<std::size_t>(schedule.threads));
+    const ShareTasks share(schedule.tasks);
     parallel_for(schedule.tasks, schedule.threads, [&](std::int64_t index, int worker) {
       check_stop();
+      if (worker == 0) share.begun(index);
       const std::int64_t head = index / blocks, begin = index % blocks * plan.block_queries;
       const std::int64_t b = head / call_.heads, h = head % call_.heads;
       const std::int64_t end = std::min(begin + plan.block_queries, call_.query_length(b));
