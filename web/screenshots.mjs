@@ -1,5 +1,5 @@
 // node web/screenshots.mjs: the pictures of docs/report.md, of pages that the built program writes.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -67,10 +67,7 @@ try {
   const pages = Object.fromEntries(["example", "model", "maps", "picture"].map((name) => [name, join(folder, `${name}.html`)]));
   run("web", "--out", pages.example);
   run("web", "--out", pages.model, "--model", model);
-  const seven = readFileSync(`${root}data/digits.csv`, "utf8").split("\n").filter((line) => /^\d/.test(line))[7].split(",");
-  const digit = join(folder, "seven.png");
-  writeFileSync(digit, small_png(8, 8, seven.map((ink) => Math.min(255, 16 * Number(ink)) * 0x10101)));
-  run("explain", "--model", `${root}models/digits`, "--image", digit, "--html", pages.picture);
+  run("explain", "--model", `${root}models/digits`, "--image", `${root}data/example/seven.png`, "--html", pages.picture);
   const rows = Array.from({ length: 240 }, (_, i) =>
     Array.from({ length: 16 }, (_x, d) => (3 * Math.sin((i * (d + 1)) / 15 + d)).toFixed(3)).join(","),
   );

@@ -27,12 +27,6 @@ using training::ClassifierConfig;
 using training::PictureExamples;
 using training::PictureFiles;
 
-// Halves the picture until it is at most 7 pixels wide, which is where a linear layer takes over: 8 to 4, 28 to 7.
-std::vector<ConvolutionBlockConfig> convolutions(const PictureSize& picture) {
-  if (picture.width < 16) return {{.out = 16}, {.out = 32, .pool = 2}};
-  return {{.out = 16}, {.out = 32, .pool = 2}, {.out = 32}, {.out = 32, .pool = 2}};
-}
-
 // A linear classifier cannot follow what moves, and smoothed labels only hold its weights back: with either it has
 // fewer right. It sees the pictures where they are, and each as often as another network sees it in all shifts.
 ClassifierConfig without_shifts(ClassifierConfig config) {
@@ -80,7 +74,10 @@ void run(const std::string& config_path, const std::string& train_path, const st
   pictures.test = training::with_labels(std::move(pictures.test), pictures.train.labels, test_path);
   measure("linear", without_shifts(config), {}, pictures, folder);
   fmt::print(", ");
-  measure("convolutions", config, convolutions(config.model.picture), pictures, folder);
+  // 28 x 28 pixels become 7 x 7 in front of the linear layer.
+  const std::vector<ConvolutionBlockConfig> blocks{
+      {.out = 16}, {.out = 32, .pool = 2}, {.out = 32}, {.out = 32, .pool = 2}};
+  measure("convolutions", config, blocks, pictures, folder);
   fmt::print("\n");
 }
 

@@ -28,7 +28,7 @@ TEST(ReportFile, HoldsEachKind) {
   expect_words(explained(model, "explain "), "/kind = \"steps\"");
   expect_words(explained(model, kTiny), "/kind = \"heads\" ... /attentions/0/all/0/weights # 3");
   expect_words(explained(model, kTiny + "--layer 0 --head 1 --token b "), "/token = 1");
-  expect_words(explained(model, kSeven), "/pixels # 8");
+  expect_words(explained(model, kSeven), "/pixels # 28");
   expect_words(model.text(kTiny + "--json --html a.html"), "/attentions/0/all/0/weights = null");
 }
 

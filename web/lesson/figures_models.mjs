@@ -1,7 +1,7 @@
 // Whole models: the Transformer around attention, what weights do not tell, patches of a picture, a model that writes.
 import { readFileSync } from "node:fs";
 import { explain } from "./program.mjs";
-import { arrow, bar, box, line, map, picture, shares, text } from "./svg.mjs";
+import { arrow, bar, box, line, map, picture, pixels, shares, text } from "./svg.mjs";
 
 export function transformer() {
   const config = JSON.parse(readFileSync(new URL("../../models/en-es/config.json", import.meta.url), "utf8"));
@@ -68,31 +68,30 @@ export function patches() {
   const grey = seen.pixels.map((row) => row.map(([red]) => red / 255));
   const [rows, columns] = seen.grid;
   const patch = grey.length / rows;
-  const names = ["class", ...Array.from({ length: rows * columns }, (_, i) => `${Math.floor(i / columns)},${i % columns}`)];
   const best = [...seen.heads].sort((a, b) => Math.max(...b.patches.flat()) - Math.max(...a.patches.flat()))[0];
-  const cells = (x, y, from_row, from_column, count, size) =>
-    map(x, y, grey.slice(from_row, from_row + count).map((row) => row.slice(from_column, from_column + count)), size, "none");
-  return picture(414, [
-    text(16, 24, "8 x 8 pixels", { is: "p-ink p-strong" }),
-    cells(16, 34, 0, 0, grey.length, 14),
-    line([[16 + patch * 14 - 0.5, 30], [16 + patch * 14 - 0.5, 150]], "query"),
-    line([[12, 34 + patch * 14 - 0.5], [132, 34 + patch * 14 - 0.5]], "query"),
-    arrow([142, 90], [168, 90]),
-    text(180, 24, `${rows * columns} patches of ${patch} x ${patch}`, { is: "p-ink p-strong" }),
-    Array.from({ length: rows * columns }, (_, i) =>
-      cells(180 + (i % columns) * 84, 34 + Math.floor(i / columns) * 64, Math.floor(i / columns) * patch, (i % columns) * patch, patch, 12),
-    ),
-    text(16, 180, `${names.length} tokens, in a row as words are`, { is: "p-ink p-strong" }),
-    names.map((name, i) => [
-      box(16 + i * 66, 190, 58, 26, i === 0 ? "query" : "input", 0.15),
-      text(45 + i * 66, 207, name, { size: 11.5, at: "middle" }),
-    ]),
-    text(16, 250, "Rollout of class", { is: "p-ink p-strong" }),
-    shares(16, 260, seen.rollout, 48),
-    text(180, 250, `Layer ${best.layer}, head ${best.head}`, { is: "p-ink p-strong" }),
-    shares(180, 260, best.patches, 48),
-    text(16, 384, "The darker, the more of the class token's attention;", { size: 11.5 }),
-    text(16, 401, `the darkest patch of that head has ${Math.max(...best.patches.flat()).toFixed(3)}.`, { size: 11.5 }),
+  const cut = (i) => {
+    const [top, left] = [Math.floor(i / columns) * patch, (i % columns) * patch];
+    return grey.slice(top, top + patch).map((row) => row.slice(left, left + patch));
+  };
+  const between = [1, 2, 3].map((i) => i * patch * 5);
+  const all = Array.from({ length: rows * columns }, (_, i) => i);
+  return picture(470, [
+    text(16, 24, `${grey.length} x ${grey.length} pixels`, { is: "p-ink p-strong" }),
+    pixels([[16, 34, grey]], 5),
+    between.map((at) => [line([[16 + at, 31], [16 + at, 177]], "query"), line([[13, 34 + at], [159, 34 + at]], "query")]),
+    arrow([166, 104], [186, 104]),
+    text(196, 24, `${all.length} patches of ${patch} x ${patch}`, { is: "p-ink p-strong" }),
+    pixels(all.map((i) => [196 + (i % columns) * 37, 34 + Math.floor(i / columns) * 37, cut(i)]), 4),
+    text(16, 204, `${all.length + 1} tokens, in a row as words are`, { is: "p-ink p-strong" }),
+    box(16, 214, 42, 22, "query", 0.15),
+    text(37, 229, "class", { size: 11.5, at: "middle" }),
+    pixels(all.map((i) => [64 + i * 18, 218, cut(i)]), 2),
+    text(16, 266, "Rollout of class", { is: "p-ink p-strong" }),
+    shares(16, 276, seen.rollout, 36),
+    text(196, 266, `Layer ${best.layer}, head ${best.head}`, { is: "p-ink p-strong" }),
+    shares(196, 276, best.patches, 36),
+    text(16, 440, "The darker, the more of the class token's attention;", { size: 11.5 }),
+    text(16, 457, `the darkest patch of that head has ${Math.max(...best.patches.flat()).toFixed(3)}.`, { size: 11.5 }),
   ]);
 }
 

@@ -48,6 +48,27 @@ function tiles(cells, width, height, role) {
   return `<g class="p-role role-${role}">${paths.join("")}</g>`;
 }
 
+// Square pictures [x, y, rows]: their grounds, and the pixels that are not black in three shades, of a row those alike in
+// one stroke.
+export function pixels(pictures, size) {
+  const side = pictures[0][2].length;
+  const paths = ["", "", "", ""];
+  for (const [x, y, rows] of pictures) {
+    paths[0] += `M${x} ${y + (side * size) / 2}h${side * size}`;
+    for (const [i, row] of rows.map((values) => values.map((value) => Math.round(3 * value))).entries()) {
+      for (let j = 0, end = 0; j < side; j = end) {
+        while (end < side && row[end] === row[j]) ++end;
+        if (row[j] > 0) paths[row[j]] += `M${x + j * size} ${y + (i + 0.5) * size}h${(end - j) * size}`;
+      }
+    }
+  }
+  const drawn = paths.map(
+    (path, shade) =>
+      `<path style="stroke-width:${shade ? size : side * size};opacity:${shade ? (shade / 3).toFixed(2) : 0.06}" d="${path}"/>`,
+  );
+  return `<g class="p-edge role-none">${drawn.join("")}</g>`;
+}
+
 // A matrix of numbers with its name above; `shade` gives the share of colour of a cell.
 export function matrix(x, y, name, rows, role, options = {}) {
   const { cell = 24, height = 22, shade = () => 0.1, show = number, size = 11 } = options;

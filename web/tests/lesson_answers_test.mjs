@@ -9,6 +9,8 @@ const softmax = (logits) => logits.map((x) => Math.exp(x) / sum(logits.map(Math.
 const blend = (weights, values) => values[0].map((_, d) => sum(weights.map((w, j) => w * values[j][d])));
 const matmul = (a, b) => a.map((row) => b[0].map((_, j) => sum(row.map((x, i) => x * b[i][j]))));
 const count = (n, holds) => Array.from({ length: n }, (_, i) => i).filter(holds).length;
+// The upper left pixels of patches.
+const corners = (side, patch) => count(side ** 2, (pixel) => (pixel % side) % patch === 0 && Math.floor(pixel / side) % patch === 0);
 
 const kKeys = [[0, 1, 1], [4, 4, 0], [2, 3, 1]];
 const kValues = [[1, 2, 3], [2, 8, 0], [2, 6, 3]];
@@ -105,7 +107,7 @@ const kAnswers = [
     },
     () => (0.2 * 4) / (0.6 * 1),
   ],
-  [() => (1 + count(64, (pixel) => pixel % 2 === 0 && (pixel >> 3) % 2 === 0)) ** 2, () => 1 + count(28 * 28, (pixel) => (pixel % 28) % 7 === 0 && Math.floor(pixel / 28) % 7 === 0)],
+  [() => (1 + corners(28, 4)) ** 2, () => 1 + corners(224, 16)],
   [() => cache(3), () => cache(9)],
 ];
 

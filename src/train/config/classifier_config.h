@@ -1,9 +1,9 @@
 // The training of a classifier of pictures as a file: configs/digits.json.
 //
 //   {
-//     "model": {"picture": 8, "patch": 4, "model_dim": 48, "heads": 4, "ff_dim": 96, "layers": 3},
-//     "pictures": {"largest": 16, "shift": 1},
-//     "training": {"epochs": 12, "rate": 0.002, "batch": 64}
+//     "model": {"picture": 28, "patch": 7, "model_dim": 64, "heads": 4, "ff_dim": 128, "layers": 3},
+//     "pictures": {"shift": 2},
+//     "training": {"epochs": 4, "rate": 0.002, "batch": 64}
 //   }
 //
 // Its keys are in classifier_config.cc, and in docs/training.md; others are refused.
