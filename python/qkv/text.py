@@ -117,9 +117,12 @@ class Classifier(Model):
     _open = _qkv._TextClassifier
     _core: _qkv._TextClassifier
 
-    def classify(self, texts: str | Iterable[str], top_k: int | None = 1) -> Any:
-        """The top_k most probable classes of a text, falling, or a list of them for several texts; None: all."""
-        found = self._core.classify([texts] if isinstance(texts, str) else texts, top_k, self.threads)
+    def classify(self, texts: str | Iterable[str | tuple[str, str]], top_k: int | None = 1) -> Any:
+        """The top_k most probable classes of a text, falling, or a list of them for several texts; None: all. Of
+        these one may be a pair, a tuple, which the model reads as one sequence."""
+        given: list[Any] = [texts] if isinstance(texts, str) else list(texts)
+        pairs = [each if isinstance(each, tuple) and len(each) == 2 else (each, None) for each in given]
+        found = self._core.classify([first for first, _ in pairs], [second for _, second in pairs], top_k, self.threads)
         lists = [[ClassProbability(*each) for each in one] for one in found]
         return lists[0] if isinstance(texts, str) else lists
 

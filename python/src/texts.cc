@@ -47,12 +47,20 @@ nb::object score_pairs(const Reranker& reranker, nb::handle queries, nb::handle 
   return give_array(std::move(scores), Kind::numpy);
 }
 
-nb::list classify_texts(const TextClassifier& classifier, nb::handle texts, nb::handle top, nb::handle threads) {
-  const std::vector<std::string> all = take_texts(texts, "texts");
+// `seconds`: of each text the one that it makes a pair with, or None.
+nb::list classify_texts(const TextClassifier& classifier, nb::handle texts, nb::handle seconds, nb::handle top,
+                        nb::handle threads) {
+  std::vector<TextOrPair> all;
+  for (std::string& text : take_texts(texts, "texts")) all.push_back({std::move(text)});
+  std::size_t next = 0;
+  for (const nb::handle second : seconds) {
+    if (!second.is_none()) all.at(next).second = take_text(second, "texts");
+    ++next;
+  }
   const std::int64_t count = top.is_none() ? classifier.model().config().outputs : take_whole(top, "top_k");
   const TextEncoderOptions options{.threads = take_threads(threads)};
   std::vector<std::vector<ClassProbability>> found;
-  run_released(kLongOperations, [&] { found = classifier.classify(all, count, options); });
+  run_released(kLongOperations, [&] { found = classifier.classify(std::span<const TextOrPair>(all), count, options); });
   return lists_of(found);
 }
 
@@ -137,7 +145,7 @@ void bind_texts(nb::module_& module) {
   add_text_model<Reranker>(module, "_Reranker")
       .def("score", &score_pairs, "queries"_a, "texts"_a, "score"_a, "threads"_a);
   add_text_model<TextClassifier>(module, "_TextClassifier")
-      .def("classify", &classify_texts, "texts"_a, "top_k"_a, "threads"_a);
+      .def("classify", &classify_texts, "texts"_a, "seconds"_a, "top_k"_a, "threads"_a);
   add_text_model<FillMask>(module, "_FillMask")
       .def("fill", &fill_masks, "text"_a, "top_k"_a, "threads"_a)
       .def("mask", [](const FillMask& model) { return model.mask(); });

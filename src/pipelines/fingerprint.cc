@@ -105,7 +105,7 @@ class Fingerprint {
 
 std::string text_of(const TextEncoder& model) { return "text_encoder " + config_text(model.config()); }
 std::string text_of(const TextModel& model) {
-  const auto& [task, outputs, labels, pools_mean] = model.config();
+  const auto& [task, outputs, labels, pools_mean, problem] = model.config();
   return fmt::format("text_model {}task={} outputs={} pools_mean={} labels={}", config_text(model.encoder().config()),
                      field_text(task), outputs, pools_mean, field_text(labels));
 }

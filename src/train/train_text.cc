@@ -55,6 +55,38 @@ class TrainedWords : public TrainableOn<TokenBatch> {
   std::uint64_t seed_;
 };
 
+// The metric is 1 less the mean of the squared errors over the variance of the numbers to train on.
+class TrainedNumbers : public TrainableOn<LabelledTokens> {
+ public:
+  TrainedNumbers(TextModel& model, const TextConfig& config, double variance)
+      : model_(model, config), variance_(variance) {}
+
+  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
+  void update(const ParameterUpdater& updater) override { model_.update(updater); }
+  std::string metric_name() const override { return "explained_variance"; }
+  LossSum loss(const LabelledTokens& batch) const override { return measured(model_.loss(batch)); }
+  LossSum backward(const LabelledTokens& batch, std::uint64_t dropout_seed) override {
+    return measured(model_.backward(batch, dropout_seed));
+  }
+
+ private:
+  LossSum measured(LossSum sum) const {
+    sum.metric = static_cast<double>(sum.count) - sum.sum / variance_;
+    return sum;
+  }
+
+  TrainedText model_;
+  double variance_;
+};
+
+double variance_of(const std::vector<float>& numbers) {
+  double sum = 0, squares = 0;
+  for (const double each : numbers) sum += each;
+  const auto count = static_cast<double>(numbers.size());
+  for (const double each : numbers) squares += (each - sum / count) * (each - sum / count);
+  return squares / count;
+}
+
 class TrainedSentences : public TrainableOn<SentencePairs> {
  public:
   TrainedSentences(SentenceEncoder& model, const SentenceConfig& config) : model_(model), config_(config) {}
@@ -141,22 +173,58 @@ class TextTraining {
   std::vector<std::string> reserved_;
 };
 
-// A head of `task` on labelled texts, which become `Examples`.
-template <class Examples, class Texts>
+// A head on examples, which are the same but for their texts. `metric`: a number's variance, or none.
+template <class Examples>
 TrainingResult train_head(const TrainTextFiles& files, const TextTraining& training, const TextConfig& config,
-                          TextTask task, const Texts& train_texts, const Texts& valid_texts) {
-  const std::vector<std::string> labels = training::labels_of(train_texts);
-  const TextHeadConfig head{.task = task, .outputs = std::ssize(labels), .labels = labels};
-  refuse_unless(head.outputs != 1, "train", "{} has one label; at least two are needed", files.train);
-  const Examples train_examples(train_texts, labels, training.tokenizer(), training.length(), files.train),
-      valid_examples(valid_texts, labels, training.tokenizer(), training.length(), files.valid);
+                          const TextHeadConfig& head, const Examples& train_examples, const Examples& valid_examples,
+                          std::optional<double> variance = {}) {
   TextModel model = TextModel::begin(files.from, head, config.training.seed,
                                      with_precision(WeightStorage::full, config.training.precision));
-  TrainedText trained(model, config, "accuracy");
-  std::string names;
-  for (const std::string& label : labels) names += label + "\n";
-  return training.run(trained, train_examples, valid_examples, config, {{"labels", names}}, {},
+  TrainedText labelled(model, config, "accuracy");
+  TrainedNumbers numbers(model, config, variance.value_or(1));
+  TrainableOn<LabelledTokens>& trained = variance ? static_cast<TrainableOn<LabelledTokens>&>(numbers) : labelled;
+  std::map<std::string, std::string> identity;
+  for (const std::string& label : head.labels) identity["labels"] += label + "\n";
+  if (head.problem == TextProblem::multi_label) identity["labels"] += "several\n";
+  return training.run(trained, train_examples, valid_examples, config, identity, {},
                       [&] { model.save(files.out, files.from, config.dtype); });
+}
+
+TrainingResult train_words(const TrainTextFiles& files, const TextTraining& training, const TextConfig& config) {
+  const auto read = [&](const std::string& path) {
+    return training::read_labelled_words(path, training.reserved(), files.lines);
+  };
+  const auto train_texts = read(files.train), valid_texts = read(files.valid);
+  const std::vector<std::string> labels = training::labels_of(train_texts);
+  refuse_unless(labels.size() != 1, "train", "{} has one label; at least two are needed", files.train);
+  const training::WordExamples train_examples(train_texts, labels, training.tokenizer(), training.length(),
+                                              files.train),
+      valid_examples(valid_texts, labels, training.tokenizer(), training.length(), files.valid);
+  const TextHeadConfig head{.task = TextTask::token_class, .outputs = std::ssize(labels), .labels = labels};
+  return train_head(files, training, config, head, train_examples, valid_examples);
+}
+
+TrainingResult train_sequences(const TrainTextFiles& files, const TextTraining& training, const TextConfig& config) {
+  const auto read = [&](const std::string& path) {
+    return training::read_labelled_texts(path, {.second = config.kind == TrainedKind::pairs, .problem = config.problem},
+                                         training.reserved(), files.lines);
+  };
+  const auto train_texts = read(files.train), valid_texts = read(files.valid);
+  const TextHeadConfig head{.outputs = std::ssize(training::labels_of(train_texts, config.problem)),
+                            .labels = training::labels_of(train_texts, config.problem),
+                            .problem = config.problem};
+  refuse_unless(head.outputs != 1 || config.problem != TextProblem::single_label, "train",
+                "{} has one label; at least two are needed", files.train);
+  refuse_unless(head.outputs > 0, "train", "{} has no label", files.train);
+  const TextExamples train_examples(train_texts, head.labels, training.tokenizer(), training.length(), files.train,
+                                    config.problem),
+      valid_examples(valid_texts, head.labels, training.tokenizer(), training.length(), files.valid, config.problem);
+  if (config.problem != TextProblem::regression) {
+    return train_head(files, training, config, head, train_examples, valid_examples);
+  }
+  const double variance = variance_of(train_examples.targets());
+  refuse_unless(variance > 0, "train", "{} has one number; at least two are needed", files.train);
+  return train_head(files, training, config, head, train_examples, valid_examples, variance);
 }
 
 TrainingResult train_masked(const TrainTextFiles& files, const TextTraining& training, const TextConfig& config) {
@@ -190,18 +258,7 @@ TrainingResult train_text(const TrainTextFiles& files, const TrainingOptions& op
   const TextConfig config = training::read_text_config(files.config);
   const TextTraining texts(files, config.max_length, options);
   if (config.kind == TrainedKind::masked) return train_masked(files, texts, config);
-  if (config.kind == TrainedKind::tokens) {
-    const auto read = [&](const std::string& path) {
-      return training::read_labelled_words(path, texts.reserved(), files.lines);
-    };
-    return train_head<training::WordExamples>(files, texts, config, TextTask::token_class, read(files.train),
-                                              read(files.valid));
-  }
-  const auto read = [&](const std::string& path) {
-    return training::read_labelled_texts(path, {.second = config.kind == TrainedKind::pairs}, texts.reserved(),
-                                         files.lines);
-  };
-  return train_head<TextExamples>(files, texts, config, TextTask::sequence_class, read(files.train), read(files.valid));
+  return config.kind == TrainedKind::tokens ? train_words(files, texts, config) : train_sequences(files, texts, config);
 }
 
 TrainingResult train_sentences(const TrainTextFiles& files, const TrainingOptions& options) {

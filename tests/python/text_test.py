@@ -93,3 +93,12 @@ def test_answer():
             assert [(a.text, a.start, a.end) for a in found] == [(s["answer"], s["start"], s["end"]) for s in row["answers"]]
     with pytest.raises(ValueError, match="max_seq_len is 99"):
         answerer.answer("who", "a cat", max_seq_len=99)
+
+
+def test_pairs_are_classified():
+    classifier = qkv.text.Classifier(GOLDEN / "rank")
+    reranker = qkv.text.Reranker(GOLDEN / "rank")
+    pair = ("Who sat?", "The cat sat.")
+    first, second = classifier.classify([pair, "The cat sat."])
+    assert first == classifier.classify([pair])[0] and second == classifier.classify("The cat sat.")
+    assert first[0].probability == pytest.approx(float(reranker.predict(pair)), abs=1e-6)

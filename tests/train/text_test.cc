@@ -29,6 +29,8 @@ TEST(TextTraining, LossesAndWeightsAreThoseOfTorch) {
        std::vector<std::pair<std::string, TextTask>>{{"bert", TextTask::sequence_class},
                                                      {"bert_tokens", TextTask::token_class},
                                                      {"bert_masked", TextTask::masked_word},
+                                                     {"bert_several", TextTask::sequence_class},
+                                                     {"bert_number", TextTask::sequence_class},
                                                      {"roberta", TextTask::sequence_class},
                                                      {"distilbert", TextTask::sequence_class},
                                                      {"mpnet", TextTask::sequence_class},
@@ -43,8 +45,13 @@ TEST(TextTraining, LossesAndWeightsAreThoseOfTorch) {
       const Tensor& all = golden.at(key);
       return std::vector(all.data<std::int32_t>(), all.data<std::int32_t>() + all.element_count());
     };
-    const LabelledTokens batch{{integers("ids"), integers("types"), Tensor::copy(golden.at("offsets").view())},
-                               integers("labels")};
+    LabelledTokens batch{{integers("ids"), integers("types"), Tensor::copy(golden.at("offsets").view())}, {}};
+    if (golden.contains("targets")) {
+      const Tensor& all = golden.at("targets");
+      batch.targets.assign(all.data<float>(), all.data<float>() + all.element_count());
+    } else {
+      batch.labels = integers("labels");
+    }
     TextModel model = TextModel::load(folder, task);
     model.update([](const std::string&, Parameter& own) { own.want_gradient(); });
     for (std::int64_t step = 0; step < 20; ++step) {
@@ -68,6 +75,7 @@ TEST(TextTraining, LossesAndWeightsAreThoseOfTorch) {
     for (const auto& [key, value] : saved)
       EXPECT_LE(test::largest_difference(value, golden.at("after/" + key)), 1e-5) << key;
     EXPECT_EQ(TextModel::load(out / "", task).config().labels, model.config().labels);
+    EXPECT_EQ(TextModel::load(out / "", task).config().problem, model.config().problem);
   }
 }
 
@@ -155,6 +163,90 @@ TEST_F(TextFiles, LearnsAndItsFolderClassifies) {
 }
 
 TEST_F(TextFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) { expect_same_bits({7, 25}); }
+
+// The files of a training on the numbers 0 to 5, or on which of two words a text has.
+TEST_F(TextFiles, NumbersLearn) {
+  files_.config = folder_.put(
+      "numbers.json", test::edited(test::kTinyTexts, "\"classes\"", "\"classes\", \"problem_type\": \"regression\""));
+  const auto lines = [](int first, int count) {
+    std::string text;
+    for (int i = first; i < first + count; ++i) {
+      const int words = 1 + i % 6;
+      for (int w = 0; w < words; ++w) text += (w == 0 ? "w" : " w") + std::to_string((i * 3 + w) % 7);
+      text += "\t" + std::to_string(words * 0.5) + "\n";
+    }
+    return text;
+  };
+  files_.train = folder_.put("numbers.tsv", lines(0, 60));
+  files_.valid = folder_.put("others.tsv", lines(60, 12));
+  test::Watcher watcher;
+  const TrainingResult result = train_files(files_, {.observer = &watcher});
+  EXPECT_EQ(result.best_metric->name, "explained_variance");
+  EXPECT_GT(result.best_metric->value, 0.5);
+  const double variance = 35.0 / 12 / 4;  // of 1 to 6, halved
+  EXPECT_NEAR(result.best_metric->value, 1 - result.best_loss / variance, 1e-9);
+  const TextClassifier classifier = TextClassifier::load(files_.out);
+  EXPECT_EQ(classifier.scores(), ClassScores::logits);
+  EXPECT_EQ(classifier.model().config().labels, (std::vector<std::string>{"LABEL_0"}));
+}
+
+TEST_F(TextFiles, SeveralLabelsLearn) {
+  files_.config = folder_.put(
+      "several.json",
+      test::edited(test::kTinyTexts, "\"classes\"", "\"classes\", \"problem_type\": \"multi_label_classification\""));
+  std::string text;
+  for (int i = 0; i < 49; ++i) {
+    const int a = i % 7, b = i / 7;
+    text += "w" + std::to_string(a) + " w" + std::to_string(b) + "\t";
+    if (a == 0 || b == 0) text += "none";
+    if (a > 4 || b > 4) text += a == 0 || b == 0 ? ", many" : "many";
+    text += "\n";
+  }
+  files_.train = files_.valid = folder_.put("several.tsv", text);
+  test::Watcher watcher;
+  const TrainingResult result = train_files(files_, {.observer = &watcher});
+  EXPECT_GT(result.best_metric->value, 0.95);
+  const TextClassifier classifier = TextClassifier::load(files_.out);
+  const auto found = classifier.classify("w0 w6", 2);
+  EXPECT_GT(found[0].probability, 0.5);
+  EXPECT_GT(found[1].probability, 0.5);
+  EXPECT_EQ(classifier.model().config().labels, (std::vector<std::string>{"many", "none"}));
+}
+
+TEST_F(TextFiles, TargetsAreReadAndWhatIsNoneIsRefused) {
+  const auto read = [&](const char* name, const std::string& text, TextProblem problem) {
+    return training::read_labelled_texts(folder_.put(name, text), {.problem = problem}, {}, {});
+  };
+  const auto refused = [&](const char* name, const std::string& text, TextProblem problem) {
+    const std::string message = test::message_of<FormatError>([&] { read(name, text, problem); });
+    return message.substr(message.find(name));
+  };
+  const Tokenizer tokenizer = Tokenizer::load(files_.from + "/tokenizer.json", 30);
+  for (const auto& [name, text] :
+       {std::pair("x.tsv", "w1\tb, a\nw2\t\nw3\ta\n"), std::pair("x.csv", "text,label\nw1,\"b,a\"\nw2,\nw3,a\n"),
+        std::pair("x.jsonl",
+                  "{\"text\": \"w1\", \"label\": [\"a\", \"b\"]}\n{\"text\": \"w2\", "
+                  "\"label\": []}\n{\"text\": \"w3\", \"label\": [\"a\"]}\n")}) {
+    const auto texts = read(name, text, TextProblem::multi_label);
+    const auto labels = training::labels_of(texts, TextProblem::multi_label);
+    EXPECT_EQ(labels, (std::vector<std::string>{"a", "b"}));
+    const training::TextExamples examples(texts, labels, tokenizer, 18, name, TextProblem::multi_label);
+    EXPECT_EQ(examples.collect(std::vector<std::uint32_t>{2, 0, 1}).targets, (std::vector<float>{1, 0, 1, 1, 0, 0}));
+  }
+  const auto numbers = read("y.jsonl", "{\"text\": \"w1\", \"label\": -0.25}\n", TextProblem::regression);
+  const training::TextExamples examples(numbers, {"LABEL_0"}, tokenizer, 18, "y", TextProblem::regression);
+  EXPECT_EQ(examples.targets(), (std::vector<float>{-0.25}));
+  EXPECT_EQ(refused("a.tsv", "w1\t1.5\nw2\tmany\n", TextProblem::regression),
+            "a.tsv: line 2 has the label \"many\", which must be a number");
+  EXPECT_EQ(refused("a.tsv", "w1\ta,,b\n", TextProblem::multi_label), "a.tsv: line 1 has an empty label");
+  EXPECT_EQ(refused("a.jsonl", "{\"text\": \"w1\", \"label\": [\"a,b\"]}\n", TextProblem::multi_label),
+            "a.jsonl: line 1: label[0] must be a label without a comma");
+  const std::string config =
+      test::edited(test::kTinyTexts, "\"classes\"", "\"tokens\", \"problem_type\": \"regression\"");
+  files_.config = folder_.put("wrong.json", config);
+  test::expect_refusal<FormatError>([&] { train_files(files_); },
+                                    "problem_type is of the kinds \"classes\" and \"pairs\" alone");
+}
 
 TEST_F(TextFiles, PairsLearn) {
   std::string text;

@@ -35,6 +35,7 @@ struct ClassifyRequest {
   std::int64_t top = 3;
   ModelStorage storage{};  // without other weights
   bool json = false;
+  std::optional<std::string> second{};  // of a pair
 };
 
 // `kind`: of `what`, in JSON.
@@ -107,12 +108,15 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
 }
 
 void classify_texts(const ClassifyRequest& request) {
-  std::vector<std::string> texts;
-  for (const std::string& each : request.texts) texts.push_back(text_of_option("text", each));
+  std::vector<TextOrPair> texts;
+  std::optional<std::string> second;
+  if (request.second) second = text_of_option("--second", *request.second);
+  for (const std::string& each : request.texts) texts.push_back({text_of_option("text", each), second});
   const TextClassifier classifier = TextClassifier::load(find_model(request.model), request.storage.of_model());
-  for (const std::string& each : texts) {
+  for (const TextOrPair& each : texts) {
     check_interruption();
-    print_classes("text", each, classifier.classify(each, request.top, {.stop = interruption()}), request.json);
+    const auto classes = classifier.classify(std::span(&each, 1), request.top, {.stop = interruption()});
+    print_classes("text", each.text, classes.front(), request.json);
   }
 }
 
@@ -150,7 +154,9 @@ void add_classify(Command& program) {
        {"--largest", whole(request->largest, 1, 65535), "The value of white in the CSV of --data (default: 255)",
         needs("--data")},
        {"--top", size(request->top), "Number of classes to print of each, most probable first (default: 3)"},
-       {"--json", flag(request->json), "Write one JSON object per line"}});
+       {"--json", flag(request->json), "Write one JSON object per line"},
+       {"--second", text(request->second, "TEXT"), "Classify each text in a pair with this second one",
+        needs("text")}});
   command.add({model_precision_option(request->storage.precision), threads_option()});
   command.on_run([request] { classify(*request); });
 }

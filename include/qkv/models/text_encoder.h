@@ -116,9 +116,10 @@ class QKV_API TextEncoder {
 
   /// The same for training, with dropout of the embeddings, too.
   Tensor forward(const TokenBatch& tokens, const Dropout& dropout, TextEncoderSaved& saved) const;
-  /// With the same tokens and dropout, and the gradient of the output: adds to the gradients that are wanted.
+  /// With the same tokens and dropout, and the gradient of the output: adds to the gradients that are wanted. The
+  /// observer receives "layers.N.heads_gradient", of the outputs of the heads.
   void backward(const TokenBatch& tokens, const Dropout& dropout, const TextEncoderSaved& saved,
-                const TensorView& grad_out);
+                const TensorView& grad_out, Observer* observer = nullptr);
 
   const TextEncoderConfig& config() const { return config_; }
   /// The table of words, to which an output may be tied.

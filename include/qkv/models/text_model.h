@@ -30,12 +30,20 @@ enum class TextTask {
   answer,          ///< ForQuestionAnswering: of the answer's first token, and of its last one, at each token
 };
 
+/// What a sequence_class is trained to say: transformers' problem_type.
+enum class TextProblem {
+  single_label,  ///< the one label of a text
+  multi_label,   ///< of each label whether it is one of the text's
+  regression,    ///< a number
+};
+
 /// A head as its folder has it.
 struct TextHeadConfig {
   TextTask task = TextTask::sequence_class;
   std::int64_t outputs = 0;           ///< logits of a row
   std::vector<std::string> labels{};  ///< of id2label; none for masked words
   bool pools_mean = false;            ///< a sequence_class reads the mean over tokens instead of the first one
+  TextProblem problem = TextProblem::single_label;  ///< of a sequence_class
 };
 
 /// Sequences of tokens, and what the head is to say: a label for each sequence or, of a head that says something at
@@ -43,6 +51,8 @@ struct TextHeadConfig {
 struct LabelledTokens {
   TokenBatch tokens;
   std::vector<std::int32_t> labels;
+  /// Of multi_label (1 or 0) and regression instead of labels: [batch, outputs].
+  std::vector<float> targets{};
 };
 
 struct TextTrainingOptions {
@@ -74,14 +84,23 @@ class QKV_API TextModel {
   Tensor logits_of(std::span<const std::int64_t> rows, const TokenBatch& tokens,
                    const TextEncoderOptions& options = {}) const;
 
+  /// The backward pass from the gradient of what logits_of() gives, or of a sequence_class, whose row is 0, logits() of
+  /// one sequence. The observer receives "layers.N.heads_gradient" (text_encoder.h). Errors as from there, and
+  /// std::invalid_argument for a gradient of another shape.
+  void observe_gradients(std::span<const std::int64_t> rows, const TokenBatch& tokens, const TensorView& grad_logits,
+                         Observer& observer) const;
+
   /// The head alone: of last hidden states [rows, model_dim] the logits [rows, outputs].
   Tensor head_of(Tensor x, int threads) const;
 
   /// The task of the class that config.json names in "architectures"; none: of an encoder without a head, or no class.
   static std::optional<TextTask> task_in(const std::string& folder);
 
-  /// As in trainable.h: the cross-entropy of the labels, and as metric how many are the most probable one.
-  /// std::invalid_argument as above, and unless there are as many labels as rows of logits.
+  /// As in trainable.h: the cross-entropy of the labels, and as metric how many are the most probable one. Of
+  /// multi_label the mean over the labels of the cross-entropy of each one's sigmoid, and as metric the share that is
+  /// on the right side of 0; of regression the mean of the squared errors, without a metric. std::invalid_argument as
+  /// above, and unless there are as many labels as rows of logits, or as many targets as logits; and for label
+  /// smoothing of targets.
   LossSum loss(const LabelledTokens& batch) const;
   LossSum backward(const LabelledTokens& batch, const TextTrainingOptions& options);
   /// Writes config.json, that of the folder `from`, which the encoder is of, with this head; and model.safetensors, the
@@ -101,7 +120,11 @@ class QKV_API TextModel {
   struct HeadSaved;
   /// What the output takes: of rows [n, model_dim], through the head's own layers.
   Tensor features(Tensor rows, int threads, HeadSaved* saved = nullptr) const;
+  /// From the gradient of the features of these rows to that of the encoder's output.
+  Tensor backward_features(std::span<const std::int64_t> rows, const TokenBatch& tokens, const HeadSaved& saved,
+                           Tensor grad);
   void check_labels(const LabelledTokens& batch) const;
+  LossSum against_targets(const Tensor& logits, const std::vector<float>& targets, Tensor* grad) const;
   LossSum measured(const CrossEntropy& sum, const Tensor& features, const std::vector<std::int32_t>& labels) const;
 
   TextHeadConfig config_;

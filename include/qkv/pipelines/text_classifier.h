@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,12 @@
 #include "qkv/pipelines/text_pipeline.h"
 
 namespace qkv {
+
+/// What is classified: a text, or a pair of texts read as one sequence.
+struct TextOrPair {
+  std::string text;
+  std::optional<std::string> second{};
+};
 
 /// Safe for concurrent calls.
 class QKV_API TextClassifier : public TextPipeline {
@@ -36,6 +43,14 @@ class QKV_API TextClassifier : public TextPipeline {
   /// The same of each text, whatever the others are and however many threads there are.
   std::vector<std::vector<ClassProbability>> classify(std::span<const std::string> texts, std::int64_t top = 1,
                                                       const TextEncoderOptions& options = {}) const;
+
+  /// The same of texts and pairs, of which the longer text loses its end first. std::invalid_argument for a pair if the
+  /// tokenizer says nothing of pairs.
+  std::vector<std::vector<ClassProbability>> classify(std::span<const TextOrPair> texts, std::int64_t top = 1,
+                                                      const TextEncoderOptions& options = {}) const;
+
+  /// As the model reads it. `cut`, if it is wanted: how many tokens exceed max_length().
+  Encoding encode(const TextOrPair& text, std::int64_t* cut = nullptr) const;
 
  private:
   explicit TextClassifier(TextPipeline opened) : TextPipeline(std::move(opened)) {}

@@ -163,13 +163,15 @@ Tensor TextEncoder::forward(const TokenBatch& tokens, const Dropout& dropout, Te
 }
 
 void TextEncoder::backward(const TokenBatch& tokens, const Dropout& dropout, const TextEncoderSaved& saved,
-                           const TensorView& grad_out) {
+                           const TensorView& grad_out, Observer* observer) {
   MultiHeadAttentionOptions options = attention(0);
   if (relative_) options.table_gradient = gradient_view(relative_->weight());
   Tensor grad = Tensor::copy(grad_out);
   for (std::size_t i = saved.passes.size(); i-- > 0;) {
     const auto& [rows, layers] = saved.passes[i];
-    grad = encoder_.backward({rows, tokens.offsets}, options, of_pass(dropout, i), layers, grad);
+    NumberedLayer numbered(observer, static_cast<std::int64_t>(i));
+    Observer* const own = observer != nullptr && config_.shares_layer ? &numbered : observer;
+    grad = encoder_.backward({rows, tokens.offsets}, options, of_pass(dropout, i), layers, grad, own);
   }
   if (projection_) {
     Tensor before = Tensor::zeros(saved.normed.shape(), grad.dtype());

@@ -46,6 +46,18 @@ void expect_class(const ModelConfig& json, TextTask task) {
   first->refuse(fmt::format("is {}, must end with {}: the model has another head", io::quote(name), wanted));
 }
 
+constexpr std::pair<TextProblem, const char*> kProblems[] = {{TextProblem::single_label, "single_label_classification"},
+                                                             {TextProblem::multi_label, "multi_label_classification"},
+                                                             {TextProblem::regression, "regression"}};
+
+TextProblem problem_in(const ModelConfig& json) {
+  const auto problem = json.find("problem_type");
+  if (!problem) return TextProblem::single_label;
+  const auto found = std::ranges::find(kProblems, problem->string(), &std::pair<TextProblem, const char*>::second);
+  if (found != std::end(kProblems)) return found->first;
+  problem->refuse("must be \"single_label_classification\", \"multi_label_classification\" or \"regression\"");
+}
+
 // Names of old folders: transformers reads them as those of today.
 void name_as_of_old(const FolderTensors& file, TensorName& named) {
   for (std::string& name : named.theirs) {
@@ -133,6 +145,7 @@ TextEncoderFolder::TextEncoderFolder(const std::string& folder, std::optional<Te
     expect_class(json, *task);
     set_head(kind, *task, json);
     if (*task != TextTask::masked_word) {
+      if (*task == TextTask::sequence_class) head_config_.problem = problem_in(json);
       head_config_.labels = json.labels();
       head_config_.outputs = std::ssize(head_config_.labels);
     }
@@ -218,6 +231,10 @@ void write_text_folder(const std::string& folder, const std::string& from, const
   for (std::size_t i = 0; i < head_config.labels.size(); ++i) {
     json["id2label"][std::to_string(i)] = head_config.labels[i];
     json["label2id"][head_config.labels[i]] = i;
+  }
+  if (head_config.problem != TextProblem::single_label) {
+    json["problem_type"] =
+        std::ranges::find(kProblems, head_config.problem, &std::pair<TextProblem, const char*>::first)->second;
   }
   const auto end = std::ranges::find(kClasses, head_config.task, &std::pair<TextTask, const char*>::first)->second;
   write_encoder(folder, end, std::move(json), model, names, dtype);

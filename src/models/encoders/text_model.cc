@@ -2,6 +2,7 @@
 #include "qkv/models/text_model.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/mathematics.h"
@@ -12,6 +13,7 @@
 #include "models/encoders/text_encoder_folder.h"
 #include "ops/rowwise/row_kernels.h"
 #include "qkv/layers/initial_weights.h"
+#include "qkv/matmul.h"
 #include "qkv/stop.h"
 
 namespace qkv {
@@ -69,9 +71,11 @@ Tensor put_rows(const Tensor& taken, std::span<const std::int64_t> rows, std::in
   return all;
 }
 
-// Labels that are there, and the rows that they are of.
+// Labels that are there, and the rows that they are of; of targets all rows.
 struct Labelled {
-  explicit Labelled(const std::vector<std::int32_t>& all) {
+  explicit Labelled(const LabelledTokens& batch) {
+    const std::vector<std::int32_t>& all = batch.labels;
+    for (std::int64_t i = 0; i < batch.tokens.batch() && !batch.targets.empty(); ++i) rows.push_back(i);
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i] < 0) continue;
       rows.push_back(static_cast<std::int64_t>(i));
@@ -171,10 +175,33 @@ Tensor TextModel::features(Tensor x, int threads, HeadSaved* saved) const {
 }
 
 void TextModel::check_labels(const LabelledTokens& batch) const {
+  if (config_.problem != TextProblem::single_label) {
+    return refuse_unless(std::ssize(batch.targets) == batch.tokens.batch() * config_.outputs && batch.labels.empty(),
+                         kTextModel, "{} targets and {} labels for {} x {} logits", batch.targets.size(),
+                         batch.labels.size(), batch.tokens.batch(), config_.outputs);
+  }
   const std::int64_t rows =
       config_.task == TextTask::sequence_class ? batch.tokens.batch() : std::ssize(batch.tokens.ids);
   refuse_unless(std::ssize(batch.labels) == rows, kTextModel, "{} labels for {} rows of logits", batch.labels.size(),
                 rows);
+}
+
+// `grad`: of the logits, if it is wanted.
+LossSum TextModel::against_targets(const Tensor& logits, const std::vector<float>& targets, Tensor* grad) const {
+  const bool is_number = config_.problem == TextProblem::regression;
+  const auto outputs = static_cast<double>(config_.outputs);
+  LossSum total{.count = logits.size(0)};
+  for (std::int64_t i = 0; i < logits.element_count(); ++i) {
+    const double x = logits.data<float>()[i], target = targets[static_cast<std::size_t>(i)];
+    const double loss =
+        is_number ? (x - target) * (x - target) : std::max(x, 0.0) - x * target + log1p(exp(-std::abs(x)));
+    const double slope = is_number ? 2 * (x - target) : 1 / (1 + exp(-x)) - target;
+    total.sum += loss / outputs;
+    if (!is_number && (x > 0) == (target > 0.5)) total.metric += 1 / outputs;
+    if (grad != nullptr) grad->data<float>()[i] = static_cast<float>(slope / outputs);
+  }
+  total.nll = total.sum;
+  return total;
 }
 
 LossSum TextModel::measured(const CrossEntropy& sum, const Tensor& features,
@@ -194,54 +221,85 @@ LossSum TextModel::measured(const CrossEntropy& sum, const Tensor& features,
 
 LossSum TextModel::loss(const LabelledTokens& batch) const {
   check_labels(batch);
-  const Labelled wanted(batch.labels);
+  const Labelled wanted(batch);
   const Tensor read = read_rows(config_, encoder_.forward(batch.tokens), batch.tokens.offsets),
                x = features(take_rows(read, wanted.rows), 0);
+  if (!batch.targets.empty()) return against_targets(out_.forward(x), batch.targets, nullptr);
   Tensor unpacked;
   return measured(cross_entropy(out_.classes(unpacked), x, wanted.labels), x, wanted.labels);
 }
 
 LossSum TextModel::backward(const LabelledTokens& batch, const TextTrainingOptions& options) {
   check_labels(batch);
+  refuse_unless(batch.targets.empty() || options.label_smoothing == 0, kTextModel,
+                "label_smoothing is {}, and targets are not smoothed", options.label_smoothing);
   const Dropout all{.p = options.dropout, .seed = options.seed};
   const Dropout in_encoder = dropout_at(all, 0), in_head = dropout_at(all, 1);
   TextEncoderSaved saved;
-  const Labelled labelled(batch.labels);
+  const Labelled labelled(batch);
   const Tensor read = read_rows(config_, encoder_.forward(batch.tokens, in_encoder, saved), batch.tokens.offsets);
   HeadSaved head;
   Tensor x = features(take_rows(read, labelled.rows), 0, &head);
   drop(in_head, x, x, 0);
   Tensor grad = Tensor::zeros(x.shape()), unpacked;
-  CrossEntropyGradients wanted = out_.class_gradients();
-  wanted.hidden = grad;
-  if (tied_) wanted.weight = gradient_view(encoder_.words());
-  const CrossEntropy sum =
-      cross_entropy(out_.classes(unpacked), x, labelled.labels, {.smoothing = options.label_smoothing}, wanted);
+  LossSum total;
+  if (!batch.targets.empty()) {
+    const Tensor logits = out_.forward(x);
+    Tensor of_logits = Tensor::uninitialized(logits.shape());
+    total = against_targets(logits, batch.targets, &of_logits);
+    out_.backward(x, of_logits, grad);
+  } else {
+    CrossEntropyGradients wanted = out_.class_gradients();
+    wanted.hidden = grad;
+    if (tied_) wanted.weight = gradient_view(encoder_.words());
+    total = measured(
+        cross_entropy(out_.classes(unpacked), x, labelled.labels, {.smoothing = options.label_smoothing}, wanted), x,
+        labelled.labels);
+  }
   drop(in_head, grad, grad, 0);
+  encoder_.backward(batch.tokens, in_encoder, saved,
+                    backward_features(labelled.rows, batch.tokens, head, std::move(grad)));
+  return total;
+}
+
+Tensor TextModel::backward_features(std::span<const std::int64_t> rows, const TokenBatch& tokens,
+                                    const HeadSaved& saved, Tensor grad) {
   if (norm_) {
     Tensor before = Tensor::zeros(grad.shape());
-    norm_->backward(head.active, grad, before);
+    norm_->backward(saved.active, grad, before);
     grad = std::move(before);
   }
   if (dense_) {
     if (activation_) {
-      ops::activate_backward(*activation_, head.wide.data<float>(), grad.data<float>(), grad.element_count());
+      ops::activate_backward(*activation_, saved.wide.data<float>(), grad.data<float>(), grad.element_count());
     } else {
       for (std::int64_t i = 0; i < grad.element_count(); ++i) {
-        const float value = head.active.data<float>()[i];
+        const float value = saved.active.data<float>()[i];
         grad.data<float>()[i] *= 1 - value * value;
       }
     }
-    Tensor before = Tensor::zeros(head.rows.shape());
-    dense_->backward(head.rows, grad, before);
+    Tensor before = Tensor::zeros(saved.rows.shape());
+    dense_->backward(saved.rows, grad, before);
     grad = std::move(before);
   }
-  grad = put_rows(grad, labelled.rows, read.size(0));
-  if (config_.task == TextTask::sequence_class) {
-    grad = pooled_rows_backward(grad, batch.tokens.offsets, pooling_of(config_));
-  }
-  encoder_.backward(batch.tokens, in_encoder, saved, grad);
-  return measured(sum, x, labelled.labels);
+  if (config_.task != TextTask::sequence_class) return put_rows(grad, rows, std::ssize(tokens.ids));
+  return pooled_rows_backward(put_rows(grad, rows, tokens.batch()), tokens.offsets, pooling_of(config_));
+}
+
+void TextModel::observe_gradients(std::span<const std::int64_t> rows, const TokenBatch& tokens,
+                                  const TensorView& grad_logits, Observer& observer) const {
+  refuse_unless(grad_logits.shape() == Dims{std::ssize(rows), config_.outputs}, kTextModel,
+                "the gradient of {} rows of {} logits must have their shape, got {}", rows.size(), config_.outputs,
+                to_string(grad_logits.shape()));
+  TextEncoderSaved saved;
+  HeadSaved head;
+  const Tensor read = read_rows(config_, encoder_.forward(tokens, Dropout{}, saved), tokens.offsets);
+  features(take_rows(read, rows), 0, &head);
+  Tensor grad = Tensor::zeros({std::ssize(rows), head_columns(config_, encoder_.config())});
+  matmul(grad_logits, out_.pack_for_backward(), grad);
+  // Changes nothing: only training wants gradients of parameters.
+  auto& self = const_cast<TextModel&>(*this);
+  self.encoder_.backward(tokens, {}, saved, self.backward_features(rows, tokens, head, std::move(grad)), &observer);
 }
 
 void TextModel::visit(const ParameterVisitor& visitor) const {

@@ -5,6 +5,7 @@
 #include "pipelines/classes.h"
 #include "pipelines/text_batches.h"
 #include "qkv/stop.h"
+#include "qkv/threads.h"
 
 namespace qkv {
 
@@ -20,10 +21,29 @@ std::vector<ClassProbability> TextClassifier::classify(const std::string& text, 
 std::vector<std::vector<ClassProbability>> TextClassifier::classify(std::span<const std::string> texts,
                                                                     std::int64_t top,
                                                                     const TextEncoderOptions& options) const {
+  std::vector<TextOrPair> all;
+  for (const std::string& text : texts) all.push_back({text});
+  return classify(std::span<const TextOrPair>(all), top, options);
+}
+
+Encoding TextClassifier::encode(const TextOrPair& text, std::int64_t* cut) const {
+  const auto encoded = [&](std::size_t length) {
+    return text.second ? tokenizer().encode_pair(text.text, *text.second, length)
+                       : tokenizer().encode(text.text, {.max_length = length});
+  };
+  Encoding found = encoded(max_length());
+  if (cut != nullptr) *cut = std::ssize(encoded(0).ids) - std::ssize(found.ids);
+  return found;
+}
+
+std::vector<std::vector<ClassProbability>> TextClassifier::classify(std::span<const TextOrPair> texts, std::int64_t top,
+                                                                    const TextEncoderOptions& options) const {
   const StopScope stop(options.stop);
   refuse_unless(top >= 1, "text_classifier", "top is {}, at least 1 is needed", top);
-  const std::vector<Encoding> encodings =
-      encode_texts("text_classifier", tokenizer(), texts, {max_length(), options.threads});
+  std::vector<Encoding> encodings(texts.size());
+  parallel_for(std::ssize(texts), options.threads, [&](std::int64_t i, int) {
+    encodings[static_cast<std::size_t>(i)] = encode(texts[static_cast<std::size_t>(i)]);
+  });
   std::vector<std::vector<ClassProbability>> found(texts.size());
   for_each_text_batch(encodings, options.threads, [&](const TokenBatch& batch, std::size_t first) {
     const Tensor logits = model().logits(batch, {.threads = options.threads});

@@ -13,16 +13,10 @@ namespace {
 
 std::string tokenizer_path(const std::string& folder) { return folder + "/tokenizer.json"; }
 
-// Of classes, as "problem_type" says.
-ClassScores scores_in(const std::string& folder, std::int64_t labels) {
-  const io::JsonDocument config = io::JsonDocument::of_config(folder + "/config.json");
-  const auto problem = config.root().find("problem_type");
-  if (!problem) return labels == 1 ? ClassScores::sigmoid : ClassScores::softmax;
-  const std::string name = problem->string();
-  if (name == "multi_label_classification") return ClassScores::sigmoid;
-  if (name == "regression") return ClassScores::logits;
-  if (name == "single_label_classification") return labels == 1 ? ClassScores::sigmoid : ClassScores::softmax;
-  problem->refuse("must be \"single_label_classification\", \"multi_label_classification\" or \"regression\"");
+ClassScores scores_of(const TextHeadConfig& head) {
+  if (head.problem == TextProblem::regression) return ClassScores::logits;
+  const bool is_alone = head.problem == TextProblem::multi_label || head.outputs == 1;
+  return is_alone ? ClassScores::sigmoid : ClassScores::softmax;
 }
 
 }  // namespace
@@ -34,9 +28,9 @@ TextPipeline TextPipeline::load(const std::string& folder, TextTask task, Weight
   Tokenizer tokenizer = Tokenizer::load(tokenizer_path(folder), config.vocab);
   TextPipeline opened(std::move(model), std::move(tokenizer), max_length);
   if (task != TextTask::sequence_class) return opened;
-  const std::int64_t labels = opened.model().config().outputs;
-  opened.scores_ = scores_in(folder, labels);
-  if (labels == 1) opened.ranks_by_sigmoid_ = scores_are_sigmoid(folder);
+  const TextHeadConfig& head = opened.model().config();
+  opened.scores_ = scores_of(head);
+  if (head.outputs == 1) opened.ranks_by_sigmoid_ = scores_are_sigmoid(folder);
   return opened;
 }
 

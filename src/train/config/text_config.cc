@@ -19,6 +19,13 @@ std::vector<ConfigKey<TextConfig>> make_text_keys() {
            {"tokens", TrainedKind::tokens},
            {"masked", TrainedKind::masked}},
           kRequired),
+      K::choice({"", "problem_type", "-",
+                 "What a text or a pair is labelled with: one label; several, or none, with commas between them; or a "
+                 "number."},
+                [](C& c) -> auto& { return c.problem; },
+                {{"single_label_classification", TextProblem::single_label},
+                 {"multi_label_classification", TextProblem::multi_label},
+                 {"regression", TextProblem::regression}}),
       dropout_key<C>(
           "Share of elements set to 0 during training: in embeddings, attention weights, activations, outputs of "
           "sublayers and before the output."),
@@ -53,6 +60,11 @@ TextConfig read_text_config(const std::string& path) {
   const io::JsonValue root = document.root();
   TextConfig config;
   read_keys(root, text_keys(), config);
+  if (config.problem != TextProblem::single_label) {
+    const bool is_whole = config.kind == TrainedKind::classes || config.kind == TrainedKind::pairs;
+    if (!is_whole) root["problem_type"].refuse("is of the kinds \"classes\" and \"pairs\" alone");
+    if (config.label_smoothing != 0) root["training"]["label_smoothing"].refuse("must be 0 with this problem_type");
+  }
   expect_end(root["training"], config.training);
   return config;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "qkv/dtype.h"
+#include "qkv/models/text_model.h"
 #include "qkv/train/train_files.h"
 #include "qkv/train/training.h"
 #include "train/config/config_keys.h"
@@ -17,6 +18,7 @@ namespace qkv::training {
 
 struct TextConfig {
   TrainedKind kind = TrainedKind::classes;
+  TextProblem problem = TextProblem::single_label;  // of texts and pairs
   TrainingConfig training{.batch_tokens = 32};
   std::int64_t max_length = 0;  // tokens of a text or a pair, special ones included; 0: all positions
   Dtype dtype = Dtype::f32;     // of the weights of the finished model

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <set>
 
 #include "io/files/byte_source.h"
@@ -21,6 +23,8 @@ namespace {
 
 using Columns = std::vector<std::string>;
 
+constexpr char kBetweenLabels = ',';
+
 std::vector<std::string> column_names(const TextColumns& columns) {
   std::vector<std::string> names{"text"};
   if (columns.second) names.emplace_back("second");
@@ -28,10 +32,10 @@ std::vector<std::string> column_names(const TextColumns& columns) {
   return names;
 }
 
-Columns split_tabs(const std::string& line) {
+Columns split_at(char separator, const std::string& line) {
   Columns columns;
   for (std::size_t begin = 0;;) {
-    const std::size_t end = line.find('\t', begin);
+    const std::size_t end = line.find(separator, begin);
     columns.push_back(line.substr(begin, end - begin));
     if (end == std::string::npos) return columns;
     begin = end + 1;
@@ -86,7 +90,7 @@ std::vector<LabelledText> read_columns(const std::string& path, const TextColumn
                                        const TextLineOptions& options) {
   std::vector<LabelledText> texts;
   for_each_line(read_file(path), path, options, [&](const std::string& line, std::int64_t number, bool) {
-    Columns columns = split_tabs(line);
+    Columns columns = split_at('\t', line);
     if (columns.size() != column_names(wanted).size()) {
       refuse_line(path, number,
                   fmt::format("has {} columns; it must be a text{}{}", columns.size(),
@@ -124,6 +128,23 @@ std::vector<LabelledText> read_csv_texts(const std::string& path, const TextColu
   return texts;
 }
 
+// As a column has it.
+std::string label_text(const io::JsonValue& value, TextProblem problem) {
+  if (problem == TextProblem::multi_label) {
+    std::string all;
+    for (const io::JsonValue& each : value.elements()) {
+      const std::string label = label_text(each, TextProblem::single_label);
+      if (label.empty() || label.find(kBetweenLabels) != std::string::npos)
+        each.refuse("must be a label without a comma");
+      all += (all.empty() ? "" : std::string(1, kBetweenLabels)) + label;
+    }
+    return all;
+  }
+  if (!value.is_number()) return value.string();
+  if (problem == TextProblem::regression) return fmt::format("{}", value.number());
+  return std::to_string(value.integer(INT32_MIN, INT32_MAX));  // as data sets have their classes
+}
+
 std::vector<LabelledText> read_json_texts(const std::string& path, const TextColumns& wanted,
                                           const TextLineOptions& options) {
   std::vector<LabelledText> texts;
@@ -132,12 +153,30 @@ std::vector<LabelledText> read_json_texts(const std::string& path, const TextCol
     Columns columns;
     for (const std::string& name : column_names(wanted)) {
       const io::JsonValue value = document.root()[name];
-      const bool is_number = name == "label" && value.is_number();  // as data sets have their classes
-      columns.push_back(is_number ? std::to_string(value.integer(INT32_MIN, INT32_MAX)) : value.string());
+      columns.push_back(name == "label" ? label_text(value, wanted.problem) : value.string());
     }
     texts.push_back(labelled(std::move(columns), wanted, number));
   });
   return texts;
+}
+
+// Without spaces around them.
+std::set<std::string> labels_in(const LabelledText& text) {
+  std::set<std::string> labels;
+  if (text.label.empty()) return labels;
+  for (const std::string& each : split_at(kBetweenLabels, text.label)) {
+    const std::size_t begin = each.find_first_not_of(' '), end = each.find_last_not_of(' ');
+    labels.insert(begin == std::string::npos ? "" : each.substr(begin, end + 1 - begin));
+  }
+  return labels;
+}
+
+std::optional<float> number_in(const LabelledText& text) {
+  double number = 0;
+  const char* const end = text.label.data() + text.label.size();
+  const auto [last, error] = std::from_chars(text.label.data(), end, number);
+  const auto narrow = static_cast<float>(number);
+  return error == std::errc() && last == end && std::isfinite(narrow) ? std::optional(narrow) : std::nullopt;
 }
 
 }  // namespace
@@ -158,14 +197,27 @@ std::vector<LabelledText> read_labelled_texts(const std::string& path, const Tex
     };
     expect_text(own.text, "text");
     if (own.second) expect_text(*own.second, "text");
-    if (columns.label) expect_text(own.label, "label");
+    if (columns.label && columns.problem != TextProblem::multi_label) expect_text(own.label, "label");
+    if (columns.problem == TextProblem::multi_label) {
+      for (const std::string& label : labels_in(own)) expect_text(label, "label");
+    }
+    if (columns.problem == TextProblem::regression && !number_in(own)) {
+      refuse_line(path, own.line, fmt::format("has the label {}, which must be a number", io::quote(own.label)));
+    }
   }
   return texts;
 }
 
-std::vector<std::string> labels_of(const std::vector<LabelledText>& texts) {
+std::vector<std::string> labels_of(const std::vector<LabelledText>& texts, TextProblem problem) {
+  if (problem == TextProblem::regression) return {"LABEL_0"};
   std::set<std::string> labels;
-  for (const LabelledText& own : texts) labels.insert(own.label);
+  for (const LabelledText& own : texts) {
+    if (problem == TextProblem::single_label) {
+      labels.insert(own.label);
+    } else {
+      labels.merge(std::set<std::string>(labels_in(own)));
+    }
+  }
   return {labels.begin(), labels.end()};
 }
 
@@ -179,25 +231,46 @@ std::int32_t number_of(const std::string& label, const std::vector<std::string>&
 }
 
 TextExamples::TextExamples(const std::vector<LabelledText>& texts, const std::vector<std::string>& labels,
-                           const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path)
+                           const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path,
+                           TextProblem problem)
     : EncodedExamples(EncodedTexts(texts.size(), max_length, [&](std::size_t i, std::size_t length) {
         const LabelledText& own = texts[i];
         return own.second ? tokenizer.encode_pair(own.text, *own.second, length)
                           : tokenizer.encode(own.text, {.max_length = length});
       })) {
   for (const LabelledText& own : texts) {
-    labels_.push_back(number_of(own.label, labels, path, own.line));
+    if (problem == TextProblem::single_label) {
+      labels_.push_back(number_of(own.label, labels, path, own.line));
+      continue;
+    }
+    targets_.resize(targets_.size() + labels.size());
+    float* const row = targets_.data() + targets_.size() - labels.size();
+    if (problem == TextProblem::regression) {
+      *row = *number_in(own);
+    } else {
+      for (const std::string& label : labels_in(own)) row[number_of(label, labels, path, own.line)] = 1;
+    }
   }
 }
 
 std::uint32_t TextExamples::checksum() const {
-  return texts_.checksum(
-      io::crc32({reinterpret_cast<const char*>(labels_.data()), labels_.size() * sizeof labels_[0]}));
+  const auto sum_of = [](const auto& values) {
+    return io::crc32({reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]});
+  };
+  return texts_.checksum(targets_.empty() ? sum_of(labels_) : sum_of(targets_));
 }
 
 LabelledTokens TextExamples::collect(std::span<const std::uint32_t> chosen) const {
   LabelledTokens batch{texts_.collect(chosen), {}};
-  for (const std::uint32_t number : chosen) batch.labels.push_back(labels_[number]);
+  const std::size_t outputs = targets_.size() / static_cast<std::size_t>(count());
+  for (const std::uint32_t number : chosen) {
+    if (targets_.empty()) {
+      batch.labels.push_back(labels_[number]);
+    } else {
+      const auto row = targets_.begin() + static_cast<std::ptrdiff_t>(number * outputs);
+      batch.targets.insert(batch.targets.end(), row, row + static_cast<std::ptrdiff_t>(outputs));
+    }
+  }
   return batch;
 }
 

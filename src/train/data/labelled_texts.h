@@ -20,23 +20,25 @@ namespace qkv::training {
 struct LabelledText {
   std::string text;
   std::optional<std::string> second;
-  std::string label;  // empty: none
+  std::string label;  // empty: none; several with a comma between them
   std::int64_t line;  // from 1
 };
 
 // What a file has beside a text.
 struct TextColumns {
   bool second = false, label = true;
+  TextProblem problem = TextProblem::single_label;
 };
 
 // Columns with a tab between them, CSV or lines of JSON, by the name of the file. FormatError, naming the line, for
-// what breaks a rule: another number of columns, an empty text or label, bytes that are not UTF-8, and texts that hold
-// one of `reserved`.
+// what breaks a rule: another number of columns, an empty text or label (of several labels none is one), a label of
+// regression that is no number, bytes that are not UTF-8, and texts that hold one of `reserved`.
 std::vector<LabelledText> read_labelled_texts(const std::string& path, const TextColumns& columns,
                                               std::span<const std::string> reserved, const TextLineOptions& options);
 
-// Sorted, each once.
-std::vector<std::string> labels_of(const std::vector<LabelledText>& texts);
+// Sorted, each once; of regression one, as transformers calls it.
+std::vector<std::string> labels_of(const std::vector<LabelledText>& texts,
+                                   TextProblem problem = TextProblem::single_label);
 
 // Its number among labels_of(). FormatError, naming the line, for one that is not there.
 std::int32_t number_of(const std::string& label, const std::vector<std::string>& labels, const std::string& path,
@@ -116,18 +118,21 @@ struct MaskedWords {
 // 10 are other tokens, and 10 stay, as Devlin et al., "BERT" (2018), section 3.1, have it.
 LabelledTokens mask_tokens(TokenBatch tokens, const MaskedWords& words, std::uint64_t seed);
 
-// The encodings of texts and the numbers of their labels.
+// The encodings of texts and the numbers of their labels, or their targets.
 class TextExamples : public EncodedExamples<LabelledTokens> {
  public:
   // FormatError, naming line and `path`, for a label that is not one of them.
   TextExamples(const std::vector<LabelledText>& texts, const std::vector<std::string>& labels,
-               const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path);
+               const Tokenizer& tokenizer, std::int64_t max_length, const std::string& path,
+               TextProblem problem = TextProblem::single_label);
 
   std::uint32_t checksum() const override;
   LabelledTokens collect(std::span<const std::uint32_t> chosen) const override;
+  const std::vector<float>& targets() const { return targets_; }
 
  private:
   std::vector<std::int32_t> labels_;
+  std::vector<float> targets_;  // [texts, outputs]
 };
 
 }  // namespace qkv::training
