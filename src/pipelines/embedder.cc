@@ -57,9 +57,13 @@ void keep_largest(std::int64_t most, std::span<float> row) {
   for (std::size_t i = static_cast<std::size_t>(most); i < order.size(); ++i) row[order[i]] = 0;
 }
 
+// Before a text, so that there is a token whose place the marker of its role takes.
+constexpr const char* kMarked = ". ";
+
 // Of the folder of a Dense module: linear.weight and linear.bias.
 Linear read_projection(const std::string& folder, const LinearConfig& config, WeightStorage storage) {
   FolderTensors tensors(folder);
+  tensors.pass_over([](std::string_view name) { return name.starts_with("bert."); });  // beside ColBERT's own
   TensorNames names("");
   names.add("weight", {config.out, config.in}, {"linear.weight"});
   if (config.bias) names.add("bias", {config.out}, {"linear.bias"});
@@ -78,13 +82,28 @@ Embedder::Embedder(const std::string& folder, Tokenizer tokenizer, Model model, 
   for (const std::string& word : steps_->skipped) {
     if (const auto id = tokenizer_.id_of(word)) skipped_.push_back(*id);
   }
+  for (const auto& [role, word] : steps_->markers) {
+    const auto id = tokenizer_.id_of(word);
+    // It takes the place of a token behind the first one.
+    const std::size_t tokens = tokenizer_.encode(kMarked).ids.size();
+    if (id && tokens == tokenizer_.encode("").ids.size() + 1 && tokens > 2) {
+      markers_[role] = *id;
+    } else {
+      throw FormatError(
+          fmt::format("{}/artifact.metadata: {} is no token that can stand behind the first one of "
+                      "tokenizer.json",
+                      folder, word));
+    }
+  }
   if (!steps_->expansion) return;
   const auto& [length, cuts, attended, token] = *steps_->expansion;
   const std::string filler = token.empty() ? mask_of(tokenizer_) : token;
   const auto id = tokenizer_.id_of(filler);
   const std::int64_t positions = this->model().config().positions;
   const auto fail = [&](const std::string& what) {
-    throw FormatError(folder + "/sentence_bert_config.json: query_expansion." + what);
+    const char* const file =
+        steps_->markers.empty() ? "sentence_bert_config.json: query_expansion." : "artifact.metadata: of queries, ";
+    throw FormatError(folder + "/" + file + what);
   };
   if (!id) fail(fmt::format("token must be one of the tokenizer's, which has no {}", filler.empty() ? "mask" : filler));
   if (length > positions) fail(fmt::format("length is {}, and the model has {} positions", length, positions));
@@ -162,8 +181,14 @@ std::int64_t Embedder::tokens_left_out(const std::string& prompt, std::size_t ma
 std::vector<Encoding> Embedder::encode(std::span<const std::string> texts, const EmbedOptions& options) const {
   refuse_unless(!options.normalize || kind() == EmbeddingKind::vector, "embed",
                 "normalize is for folders that make one vector of a text");
+  const auto marker = markers_.find(options.role);
+  const bool is_marked = marker != markers_.end();
+  const std::string prompt = (is_marked ? kMarked : "") + prompt_of(options);
   std::vector<Encoding> encodings =
-      encode_texts("embed", tokenizer_, texts, {max_length(options), options.threads, options.cut, prompt_of(options)});
+      encode_texts("embed", tokenizer_, texts, {max_length(options), options.threads, options.cut, prompt});
+  for (Encoding& encoding : encodings) {
+    if (is_marked && encoding.ids.size() > 1) encoding.ids[1] = marker->second;
+  }
   if (options.role != TextRole::query || !steps_->expansion) return encodings;
   for (Encoding& encoding : encodings) {
     const std::size_t length = std::max(encoding.ids.size(), static_cast<std::size_t>(steps_->expansion->length));

@@ -146,6 +146,8 @@ std::string Embedder::settings(const EmbedOptions& options) const {
   const bool is_query = options.role == TextRole::query;
   text += fmt::format(" tokens role={} skipped={} in={}", is_query ? "query" : "document", field_text(skipped_),
                       field_text(steps_->skipped_in));
+  const auto marker = markers_.find(options.role);
+  if (marker != markers_.end()) text += fmt::format(" marker={}", marker->second);
   if (!is_query || !steps_->expansion) return text;
   return text + fmt::format(" length={} attended={} filler={}", steps_->expansion->length, steps_->expansion->attended,
                             filler_);

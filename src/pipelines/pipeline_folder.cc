@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <limits>
 #include <vector>
@@ -240,9 +241,75 @@ std::int64_t read_max_length(const std::string& name) {
   return most;
 }
 
+namespace {
+
+constexpr const char* kColbert = "HF_ColBERT";
+
+// Whether config.json names ColBERT's own class.
+bool is_colbert(const std::string& folder) {
+  const io::JsonDocument config = io::JsonDocument::of_config(folder + "/config.json");
+  const auto classes = config.root().find("architectures");
+  if (!classes || classes->elements().empty()) return false;
+  const io::JsonValue first = classes->elements()[0];
+  const std::string name = first.string();
+  if (name != kColbert && name.find("ColBERT") != std::string::npos) {
+    first.refuse(fmt::format("is {}, must be \"{}\": no other class of ColBERT's is read", io::quote(name), kColbert));
+  }
+  return name == kColbert;
+}
+
+// What may be said in one way alone.
+void expect_text(const io::JsonValue& root, const char* key, std::string_view only) {
+  const auto value = root.find(key);
+  if (value && value->string() != only) value->refuse(fmt::format("must be \"{}\"; no other is supported", only));
+}
+
+// artifact.metadata of ColBERT (Khattab, Zaharia, 2020), whose defaults are its own.
+void read_colbert(const std::string& folder, std::int64_t dim, SentenceFolder& result) {
+  const io::JsonDocument document = io::JsonDocument::of_config(folder + "/artifact.metadata");
+  const io::JsonValue root = document.root();
+  const auto number = [&](const char* key, std::int64_t otherwise) {
+    const auto value = root.find(key);
+    return value ? value->integer(1, kMaxLayerSize) : otherwise;
+  };
+  const auto flag = [&](const char* key, bool otherwise) {
+    const auto value = root.find(key);
+    return value ? value->boolean() : otherwise;
+  };
+  const auto word = [&](const char* key, const char* otherwise) {
+    const auto value = root.find(key);
+    return value ? value->string() : otherwise;
+  };
+  expect_text(root, "similarity", "cosine");
+  expect_text(root, "interaction", "colbert");
+  result.kind = EmbeddingKind::tokens;
+  result.projected = {.in = dim, .out = number("dim", 128), .bias = false};
+  result.projection = folder;
+  result.normalize = true;
+  if (flag("mask_punctuation", true)) {
+    for (char c = '!'; c <= '~'; ++c) {
+      if (std::ispunct(static_cast<unsigned char>(c)) != 0) result.skipped.emplace_back(1, c);
+    }
+  }
+  result.skipped_in = {"document"};
+  result.expansion = {
+      .length = number("query_maxlen", 32), .cuts = true, .attended = flag("attend_to_mask_tokens", false)};
+  for (const TextRole role : {TextRole::text, TextRole::document}) {
+    result.lengths[role] = number("doc_maxlen", 220);
+    result.markers[role] = word("doc_token_id", "[unused1]");
+  }
+  result.markers[TextRole::query] = word("query_token_id", "[unused0]");
+}
+
+}  // namespace
+
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim) {
   SentenceFolder result;
   const fs::path base(folder);
+  if (is_colbert(folder)) {
+    read_colbert(folder, dim, result);
+    return result;
+  }
   if (const fs::path modules = base / "modules.json"; io::is_there(modules)) {
     read_modules(base, modules.string(), dim, result);
   }

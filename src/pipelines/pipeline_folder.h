@@ -25,7 +25,7 @@ struct QueryExpansion {
   std::string token{};    // empty: the tokenizer's mask
 };
 
-// The files of sentence-transformers: the steps behind the model, limits, prompts.
+// The files of sentence-transformers, or those of ColBERT itself: the steps behind the model, limits, prompts.
 struct SentenceFolder {
   EmbeddingKind kind = EmbeddingKind::vector;
   std::int64_t max_length = 0;  // tokens, special ones included; 0: not said
@@ -44,13 +44,14 @@ struct SentenceFolder {
   std::vector<std::string> skipped_in{};       // texts of these roles
   std::map<TextRole, std::int64_t> lengths{};  // as max_length, where a role has its own
   std::optional<QueryExpansion> expansion{};
+  std::map<TextRole, std::string> markers{};  // stand behind the first token; none: none do
 };
 
 inline namespace pipelines {
 
 // modules.json, the configs that it names, sentence_bert_config.json, tokenizer_config.json (for model_max_length) and
-// config_sentence_transformers.json; any may be missing. FormatError, naming the file and the
-// field, for what is not known here. `dim`: of the model's hidden states.
+// config_sentence_transformers.json; any may be missing. Of ColBERT's class HF_ColBERT artifact.metadata instead.
+// FormatError, naming the file and the field, for what is not known here. `dim`: of the model's hidden states.
 SentenceFolder read_sentence_folder(const std::string& folder, std::int64_t dim);
 
 // max_seq_length of sentence_bert_config.json, else model_max_length of tokenizer_config.json; 0: not said. FormatError

@@ -11,6 +11,7 @@
 #include "qkv/files.h"
 #include "qkv/pipelines/embedder.h"
 #include "qkv/pipelines/fingerprint.h"
+#include "train/watcher.h"
 
 namespace qkv {
 namespace {
@@ -211,6 +212,57 @@ TEST(EmbeddingKinds, RefuseTheOthersCalls) {
   EXPECT_THROW(tokens.embed_tokens(texts, {.dimensions = 2}), std::invalid_argument);
   EXPECT_THROW(sparse.embed(texts, {.normalize = true}), std::invalid_argument);
   EXPECT_EQ(vector.embed_tokens(texts)[0].size(1), 12);
+}
+
+// A folder of ColBERT's own class, which has its projection beside the encoder.
+struct ColbertFolder : test::TemporaryFolder {
+  explicit ColbertFolder(const json& metadata) {
+    json config = json::parse(test::slurp(kGolden + "../fill/config.json"));
+    config["architectures"] = {"HF_ColBERT"};
+    put("config.json", config.dump());
+    std::filesystem::copy_file(kGolden + "../fill/tokenizer.json", *this / "tokenizer.json");
+    SafeTensors weights = read_safetensors(kGolden + "model.safetensors");
+    std::erase_if(weights.tensors, [](const auto& each) { return each.first.starts_with("cls."); });
+    weights.tensors["linear.weight"] = read_safetensors(kGolden + "projection.safetensors").tensors.at("linear.weight");
+    write_safetensors(*this / "model.safetensors", weights);
+    put("artifact.metadata", metadata.dump());
+  }
+  Embedder load() const { return Embedder::load(*this / ""); }
+};
+
+// golden/embeddings/colbert.py.
+TEST(EmbeddingKinds, ColbertsOwnFoldersAreReadAsItDoes) {
+  const json golden = json::parse(test::slurp(kGolden + "colbert.json"));
+  const std::vector<std::string> texts = golden.at("texts");
+  std::set<std::string> fingerprints;
+  for (const json& one : golden.at("cases")) {
+    const Embedder embedder = ColbertFolder(one.at("metadata")).load();
+    for (const auto& [name, role] : kTextRoles) {
+      SCOPED_TRACE(name);
+      const auto found = embedder.embed_tokens(texts, {.role = role});
+      const json& expected = one.at(role == TextRole::query ? "query" : "document");
+      for (std::size_t i = 0; i < texts.size(); ++i) expect_numbers(found[i], expected[i]);
+      fingerprints.insert(fingerprint(embedder, {.embedding = {.role = role}}));
+    }
+  }
+  EXPECT_EQ(fingerprints.size(), 4u);
+}
+
+TEST(EmbeddingKinds, RefuseWhatColbertsFoldersDoNotSay) {
+  const json metadata = json::parse(test::slurp(kGolden + "colbert.json")).at("cases")[0].at("metadata");
+  const ColbertFolder folder(metadata);
+  test::expect_refusals(folder, "colbert", [&] { folder.load(); });
+  json config = json::parse(test::slurp(folder / "config.json"));
+  config["architectures"] = {"XLMRobertaColBERT"};
+  folder.put("config.json", config.dump());
+  test::expect_contains(test::message_of<FormatError>([&] { folder.load(); }),
+                        "config.json: architectures[0] is \"XLMRobertaColBERT\", must be \"HF_ColBERT\"");
+  config["architectures"] = {"HF_ColBERT"};
+  folder.put("config.json", config.dump());
+  SafeTensors weights = read_safetensors(folder / "model.safetensors");
+  weights.tensors["linear.bias"] = Tensor::zeros({5});
+  write_safetensors(folder / "model.safetensors", weights);
+  test::expect_contains(test::message_of<FormatError>([&] { folder.load(); }), "linear.bias");
 }
 
 TEST(EmbeddingKinds, RefuseFilesBesideTheModel) {

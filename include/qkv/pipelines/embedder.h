@@ -72,8 +72,10 @@ class QKV_API Embedder {
   /// (prompts, truncate_dim, max_active_dims). Without them: a vector, the mean, any length, and as many tokens as the
   /// model has positions. modules.json lists Transformer, Pooling and perhaps Normalize; or Transformer and
   /// SpladePooling, and the model is a ForMaskedLM; or Transformer and perhaps Dense, MultiVectorMask and Normalize.
-  /// FormatError for other steps, and for paths that leave the folder. `storage` is that of the layers' matrices
-  /// (matmul.h): tables stay in f32. docs/design/matmul.md has the cosines of bf16 and int8_groups to full storage.
+  /// A folder of ColBERT's class HF_ColBERT has artifact.metadata and linear.weight beside the encoder's instead:
+  /// vectors of tokens, a plain text read as a document. FormatError for other steps, and for paths that leave the
+  /// folder. `storage` is that of the layers' matrices (matmul.h): tables stay in f32. docs/design/matmul.md has the
+  /// cosines of bf16 and int8_groups to full storage.
   static Embedder load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
   /// [texts, dim of the options], the same bits for any other texts and any number of threads. What exceeds the maximum
@@ -121,8 +123,9 @@ class QKV_API Embedder {
   std::optional<Linear> projection_;
   std::shared_ptr<const SentenceFolder> steps_;
   std::size_t max_length_;
-  std::vector<std::int32_t> skipped_;  ///< ids of tokens
-  std::int32_t filler_ = 0;            ///< the token behind short queries
+  std::vector<std::int32_t> skipped_;         ///< ids of tokens
+  std::int32_t filler_ = 0;                   ///< the token behind short queries
+  std::map<TextRole, std::int32_t> markers_;  ///< the token behind the first one
 };
 
 /// How well documents answer queries by late interaction: the sum over a query's tokens of the largest product with a

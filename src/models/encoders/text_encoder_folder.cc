@@ -150,6 +150,8 @@ TextEncoderFolder::TextEncoderFolder(const std::string& folder, std::optional<Te
       head_config_.outputs = std::ssize(head_config_.labels);
     }
   }
+  const auto first = class_of(json);
+  has_projection_ = !task && first && first->string() == "HF_ColBERT";
   expect(kind, json.flag("tie_word_embeddings", true), {});
 }
 
@@ -183,8 +185,8 @@ void TextEncoderFolder::expect(const EncoderKind& kind, bool tied,
   };
   tensors_.pass_over([&](std::string_view name) {
     const bool other_head = is_missing && !name.starts_with(prefix);
-    const bool is_passed_over =
-        other_head || begins(name) || (name.starts_with(prefix) && begins(name.substr(prefix.size())));
+    const bool is_passed_over = other_head || (has_projection_ && name == "linear.weight") || begins(name) ||
+                                (name.starts_with(prefix) && begins(name.substr(prefix.size())));
     return is_passed_over && !tensors_.ties(name) && std::ranges::none_of(all, [&](const TensorName& named) {
              return std::ranges::find(named.theirs, name) != named.theirs.end();
            });
