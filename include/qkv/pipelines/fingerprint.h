@@ -8,7 +8,8 @@
 /// how products keep weights, a word of kWeightStorages or f64; the precision; and 32 digits of a SHA-256 of the
 /// weights as the model has them, its config, its tokenizers and what a folder says beside these: pooling, prompt and
 /// limits of embedding, how to generate, how pictures are prepared. Names of files and tensors, the order of keys,
-/// shards and number formats that hold the same weights change nothing. Options of a call are not part of it.
+/// shards and number formats that hold the same weights change nothing. Options of a call are not part of it. A folder
+/// opened in two ways, as an Embedder and as a FillMask, has two: each is of what that one computes with.
 #pragma once
 
 #include <cstddef>
