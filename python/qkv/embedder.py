@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy
 
@@ -75,13 +75,15 @@ class Embedder(Model):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         *,
+        role: Literal["text", "query", "document"] = "text",
         threads: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Any:
         """The embeddings of texts, float32 [texts, dim]; of a single str [dim].
 
         batch_size changes nothing: texts are batched by their tokens, and the bits do not depend on it. progress is
-        called with the numbers of texts done and of all; show_progress_bar shows them on standard error. prompt, or the
+        called with the numbers of texts done and of all; show_progress_bar shows them on standard error. role: what the
+        texts are, as encode_query and encode_document say it; it chooses no prompt. prompt, or the
         folder's prompt of that name, is put before each text in place of the folder's default. truncate_dim keeps the first
         numbers; normalize_embeddings gives them length 1.
         output_value "token_embeddings": a list of float32 [tokens, dim], the last hidden states of each text.
@@ -91,43 +93,6 @@ class Embedder(Model):
 
         TypeError, with its index, for a text that is no str; ValueError for an argument that cannot be honoured.
         """
-        return self._encode(
-            "text",
-            sentences,
-            prompt_name,
-            prompt,
-            batch_size=batch_size,
-            show_progress_bar=show_progress_bar,
-            output_value=output_value,
-            precision=precision,
-            convert_to_numpy=convert_to_numpy,
-            convert_to_tensor=convert_to_tensor,
-            device=device,
-            normalize_embeddings=normalize_embeddings,
-            truncate_dim=truncate_dim,
-            threads=threads,
-            progress=progress,
-        )
-
-    def _encode(
-        self,
-        role: str,
-        sentences: str | Iterable[str],
-        prompt_name: str | None = None,
-        prompt: str | None = None,
-        *,
-        batch_size: int = 32,
-        show_progress_bar: bool | None = None,
-        output_value: str = "sentence_embedding",
-        precision: str = "float32",
-        convert_to_numpy: bool = True,
-        convert_to_tensor: bool = False,
-        device: str | None = None,
-        normalize_embeddings: bool = False,
-        truncate_dim: int | None = None,
-        threads: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
-    ) -> Any:
         _refuse("output_value", output_value, "sentence_embedding", "token_embeddings")
         _refuse("precision", precision, "float32")
         if device not in (None, "cpu"):
@@ -162,11 +127,11 @@ class Embedder(Model):
 
     def encode_query(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
         """encode() of queries, with the folder's prompt "query" unless a prompt is given."""
-        return self._encode("query", sentences, _named(prompt_name, "query", options), **options)
+        return self.encode(sentences, _named(prompt_name, "query", options), role="query", **options)
 
     def encode_document(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
         """encode() of documents, with the folder's prompt "document" unless a prompt is given."""
-        return self._encode("document", sentences, _named(prompt_name, "document", options), **options)
+        return self.encode(sentences, _named(prompt_name, "document", options), role="document", **options)
 
     def decode(self, vectors: Any, top_k: int | None = None) -> Any:
         """The words of a SparseVector with their weights, falling, or a list of them for several; None: all."""
