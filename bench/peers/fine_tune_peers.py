@@ -1,15 +1,15 @@
 """Fine-tuning an encoder on pairs that belong together: qkv train against sentence-transformers, in turns in one run.
 
-    python bench/peers/fine_tune_peers.py MODEL PAIRS.tsv [--program build/release/bin/qkv] [--rounds 2] [--threads 1]
-                                [--steps 20] [--batch 64] [--pairs 5000] [--out FILE]
+    python bench/peers/fine_tune_peers.py MODEL PAIRS.tsv HELD_OUT.tsv [--program build/release/bin/qkv] [--rounds 2]
+                                [--threads 1] [--steps 20] [--batch 64] [--pairs 5000] [--out FILE]
 
 Needs torch 2.15 and sentence-transformers 6.2 in the Python that runs it; models/get-minilm fetches a MODEL,
-data/phrases.es.tsv has PAIRS, and data/make-parallel more of them. Both begin with the model and have batches, AdamW, rate,
+data/make-parallel writes train.tsv and test.tsv, of which pairs are drawn by a seed. Both begin with the model and have batches, AdamW, rate,
 warm-up, cosine, clipping, dropout and length in common: ours is configs/contrast.json without chunks, theirs
 SentenceTransformer and MultipleNegativesRankingLoss in a loop of torch, as its trainer needs accelerate and does the same.
 First prints pairs a second of processor time (a busy machine takes turns off the clock), medians of the rounds, of all
-steps but the first; then, after one epoch, the share of held-out texts, every tenth line, whose nearest partner is theirs,
-both by sentence-transformers.
+steps but the first; then, after one epoch, the share of held-out texts whose nearest partner is theirs, with its standard
+error, both by sentence-transformers; and the difference of both shares with its own, from the texts that one alone found.
 """
 
 import argparse
@@ -37,6 +37,7 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model")
     parser.add_argument("pairs_file")
+    parser.add_argument("held_out_file")
     parser.add_argument("--program", default="build/release/bin/qkv")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1)
@@ -111,18 +112,21 @@ class Theirs:
         return (self.options.steps - 1) * self.options.batch / self.train(self.options.steps)[1]
 
 
-def accuracy(model, pairs):
+def found_by(model, pairs):
     first, second = (model.encode([pair[side] for pair in pairs], convert_to_tensor=True, normalize_embeddings=True)
                      for side in (0, 1))
-    return ((first @ second.T).argmax(1) == torch.arange(len(pairs))).double().mean().item()
+    return ((first @ second.T).argmax(1) == torch.arange(len(pairs))).double()
+
+
+def pairs_of(path):
+    lines = [line for line in open(path, encoding="utf-8") if 0 < line.count("\t")]
+    return [line.rstrip("\n").split("\t")[:2] for line in lines]
 
 
 def main():
     options = parse()
-    lines = [line for line in open(options.pairs_file, encoding="utf-8") if 0 < line.count("\t")]
-    pairs = [line.rstrip("\n").split("\t")[:2] for line in lines][:options.pairs * 10 // 9]
-    held_out = pairs[9::10]
-    trained = [pair for i, pair in enumerate(pairs) if i % 10 != 9]
+    held_out, pairs = pairs_of(options.held_out_file), pairs_of(options.pairs_file)
+    trained = random.Random(1).sample(pairs, min(options.pairs, len(pairs)))
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         for part, own in (("train", trained), ("valid", held_out)):
@@ -136,10 +140,15 @@ def main():
         print(f"{len(trained)} pairs, {options.threads} threads: ours {mine:.1f} pairs/s, sentence-transformers {other:.1f}, "
               f"ratio {mine / other:.2f}", flush=True)
         out, _ = ours.train({"epochs": 1})
-        shares = {"before": accuracy(SentenceTransformer(options.model, device="cpu"), held_out),
-                  "qkv": accuracy(SentenceTransformer(str(out), device="cpu"), held_out),
-                  "sentence-transformers": accuracy(theirs.train(math.ceil(len(trained) / options.batch))[0], held_out)}
-    print(f"found of {len(held_out)}: " + ", ".join(f"{name} {100 * share:.1f} %" for name, share in shares.items()))
+        found = {"before": found_by(SentenceTransformer(options.model, device="cpu"), held_out),
+                 "qkv": found_by(SentenceTransformer(str(out), device="cpu"), held_out),
+                 "sentence-transformers": found_by(theirs.train(math.ceil(len(trained) / options.batch))[0], held_out)}
+    count = len(held_out)
+    shares = {name: each.mean().item() for name, each in found.items()}
+    print(f"found of {count}: " + ", ".join(f"{name} {100 * share:.2f} % (+- {100 * math.sqrt(share * (1 - share) / count):.2f})"
+                                            for name, share in shares.items()))
+    apart = found["qkv"] - found["sentence-transformers"]
+    print(f"difference {100 * apart.mean().item():.2f} points (+- {100 * apart.std().item() / math.sqrt(count):.2f})")
     write(options.out, "fine-tuning", options, rows={"qkv": mine, "sentence-transformers": other}, found=shares)
 
 
