@@ -103,13 +103,19 @@ TEST(ClassifyTexts, AgreesWithThePipelineOfTransformers) {
   }
   put({"cat"}, nullptr);
   // 16 tokens with the special ones are as many as tokenizer_config.json allows.
-  const auto classes_of_cats = [&](int count) {
+  const auto cats = [](int count) {
     std::string text;
     for (int i = 0; i < count; ++i) text += " cat";
-    return folder.json("classify --model model --json '" + text + "'")["classes"];
+    return "'" + text + "'";
+  };
+  const auto classes_of_cats = [&](int count) {
+    return Json::parse(folder.run("classify --model model --json " + cats(count)).out)["classes"];
   };
   EXPECT_EQ(classes_of_cats(40), classes_of_cats(14));
   EXPECT_NE(classes_of_cats(13), classes_of_cats(14));
+  EXPECT_EQ(folder.run("classify --model model " + cats(14)).err, "");
+  EXPECT_EQ(folder.run("classify --model model " + cats(40) + " cat").err,
+            "qkv classify: 26 tokens of 1 text are cut off; the model reads at most 16 of a text\n");
   expect_answers(folder, "classify --model model ",
                  {{"cat dog --top 1", 0, "cat: cat (7 ... %)\ndog: cat (7"},
                   {"cat --image x.png", 2, "give either texts, or --image or --data"},

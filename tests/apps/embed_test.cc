@@ -63,7 +63,7 @@ TEST(Embed, SaysWhatItCutsOffWithAnyWeights) {
     EXPECT_GE(product(full, row) / std::sqrt(product(full, full) * product(row, row)), least - 1e-9);
   }
   EXPECT_EQ(model.run("embed --model model", {.input = "a b a b\n"}).err,
-            "qkv embed: 1 tokens of 1 text are cut off; the model reads at most 3 of a text\n");
+            "qkv embed: 1 token of 1 text is cut off; the model reads at most 3 of a text\n");
 }
 
 // A prompt by its name in the folder, or itself; what is left of a vector has length 1 where the folder says so, and a
@@ -81,7 +81,11 @@ TEST(Embed, TakesAPromptAndFewerDimensions) {
   EXPECT_EQ(prompted.at("embedding"), line("", "b a a b").at("embedding"));
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(cut.at("embedding")[i], plain.at("embedding")[i]);
   EXPECT_EQ(cut.at("embedding").size(), 5u);
-  EXPECT_EQ(line("--dimensions 50", "a b"), plain);
+  EXPECT_EQ(line("--dimensions 12", "a b"), plain);
+  const Outcome more = model.run("embed --model model --dimensions 13", {.input = "a b\n"});
+  EXPECT_EQ(more.code, 2);
+  EXPECT_EQ(more.err,
+            "qkv embed: --dimensions: is 13; an embedding of this model has 12 numbers (see qkv embed --help)\n");
   EXPECT_EQ(std::set<std::string>({plain.at("fingerprint"), prompted.at("fingerprint"), cut.at("fingerprint")}).size(),
             3u);
 }

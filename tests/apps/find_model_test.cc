@@ -49,7 +49,8 @@ TEST_F(FindModel, EveryVariableNamesTheCache) {
 TEST_F(FindModel, EveryCommandLooksThereAndSaysSo) {
   for (const std::string command :
        {"translate --model org/no a", "embed --model org/no", "explain --model org/no --text a",
-        "classify --model org/no --image a.png", "web --model org/no --out page.html"}) {
+        "classify --model org/no --image a.png", "web --model org/no --out page.html",
+        "train --config " QKV_SOURCE_DIR "/configs/classes.json --from org/no --train a --valid b --out c"}) {
     EXPECT_EQ(run("HF_HUB_CACHE=hub qkv " + command),
               "qkv " + words_of(command)[0] +
                   ": no such model: org/no is neither a folder nor in the Hugging Face cache "

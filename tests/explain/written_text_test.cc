@@ -48,6 +48,26 @@ constexpr double kNear = 2e-5;
 
 const std::vector<std::string> kModels = {"gpt2", "llama", "mistral", "qwen3", "gpt_neox", "gemma2"};
 
+// The mask alone gives the first of three tokens (1 + 1/2 + 1/3) / 3 = 0.61 of the weight.
+TEST(ExplainWriting, AHeadThatShowsItsMaskHasNoName) {
+  const LanguageModel model = LanguageModel::load(kFolder + "gpt2");
+  const WrittenText text(model, nullptr, {5, 6, 7, 8}, {.prompt = 3, .explain_prompt = true});
+  int named = 0, unnamed = 0;
+  for (const HeadSurvey::Entry& head : survey_heads(text, {.keep_weights = true}).heads) {
+    double elsewhere = 0;
+    const std::int64_t queries = head.weights.size(0);
+    for (std::int64_t i = 1; i < queries; ++i) {
+      for (std::int64_t j = 0; j <= i; ++j) {
+        elsewhere += std::abs(at(head.weights, i, j) - 1.0 / static_cast<double>(i + 1)) / 2;
+      }
+    }
+    const bool shows_mask = elsewhere / static_cast<double>(queries - 1) < 0.2;
+    EXPECT_TRUE(!shows_mask || head.pattern == HeadPattern::none || head.pattern == HeadPattern::spread);
+    if (head.summary.first >= 0.5) (head.pattern == HeadPattern::none ? unnamed : named) += 1;
+  }
+  EXPECT_GT(unnamed, 0) << named;
+}
+
 TEST(ExplainWriting, WeightsAreThoseOfTransformers) {
   for (const std::string& name : kModels) {
     SCOPED_TRACE(name);

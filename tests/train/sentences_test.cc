@@ -110,7 +110,7 @@ TEST_F(SentenceFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) { expect
 TEST_F(SentenceFiles, PairsInTheWrongNumberAreRefused) {
   files_.valid = folder_.put("bad.tsv", "w1\tw2\nw1\n");
   const auto refusal = [&] { return test::message_of<FormatError>([&] { train_files(files_); }); };
-  test::expect_contains(refusal(), "bad.tsv: line 2 has 1 columns; it must be a text, a tab and a text");
+  test::expect_contains(refusal(), "bad.tsv: line 2 has 1 column; it must be a text, a tab and a text");
   files_.valid = folder_.put("bad.csv", "text,label\nw1,w2\n");
   test::expect_contains(refusal(), "bad.csv: line 1 names no column \"second\"");
 }

@@ -115,7 +115,7 @@ TEST_F(TextFiles, ColumnsCsvAndJsonAreTheSame) {
 }
 
 TEST_F(TextFiles, WhatBreaksARuleIsRefused) {
-  EXPECT_EQ(refusal("a.tsv", "x\ty\nx\n"), "a.tsv: line 2 has 1 columns; it must be a text, a tab and a label");
+  EXPECT_EQ(refusal("a.tsv", "x\ty\nx\n"), "a.tsv: line 2 has 1 column; it must be a text, a tab and a label");
   EXPECT_EQ(refusal("a.tsv", "x\ty\n", true),
             "a.tsv: line 1 has 2 columns; it must be a text, a tab, a text, a tab and a label");
   EXPECT_EQ(refusal("a.tsv", " \ty\n"), "a.tsv: line 1 has an empty text");

@@ -113,11 +113,16 @@ void classify_texts(const ClassifyRequest& request) {
   if (request.second) second = text_of_option("--second", *request.second);
   for (const std::string& each : request.texts) texts.push_back({text_of_option("text", each), second});
   const TextClassifier classifier = TextClassifier::load(find_model(request.model), request.storage.of_model());
+  CutTexts all_cut;
   for (const TextOrPair& each : texts) {
     check_interruption();
+    std::int64_t cut = 0;
+    classifier.encode(each, &cut);
+    all_cut.add(cut);
     const auto classes = classifier.classify(std::span(&each, 1), request.top, {.stop = interruption()});
     print_classes("text", each.text, classes.front(), request.json);
   }
+  all_cut.warn("qkv classify", classifier.max_length());
 }
 
 void classify(const ClassifyRequest& request) {

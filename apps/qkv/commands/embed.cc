@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -113,6 +114,11 @@ EmbedOptions options_of(const EmbedRequest& request, const Embedder& embedder) {
   EmbedOptions options{.dimensions = static_cast<std::size_t>(request.dimensions)};
   if (request.dimensions > 0 && embedder.kind() == EmbeddingKind::tokens) {
     throw UsageError("--dimensions is not for a model that makes a vector of each token");
+  }
+  const std::int64_t whole = embedder.dim({.dimensions = std::numeric_limits<std::int64_t>::max()});
+  if (request.dimensions > whole) {
+    throw UsageError("--dimensions",
+                     fmt::format("is {}; an embedding of this model has {} numbers", request.dimensions, whole));
   }
   if (!request.prompt) return options;
   const auto named = embedder.prompts().find(*request.prompt);

@@ -14,6 +14,7 @@
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "notes.h"
+#include "qkv/models/find_model.h"
 #include "qkv/train/train_files.h"
 #include "signals.h"
 #include "train/config/classifier_config.h"
@@ -147,7 +148,8 @@ const char* command_of(TrainedKind kind) {
 }
 
 void run(const TrainRequest& request) {
-  const TrainTranslatorFiles& files = request.files;
+  TrainTranslatorFiles files = request.files;
+  if (!files.from.empty()) files.from = find_model(files.from);
   TrainingResult result;
   std::string memory;
   const TrainedKind kind = request.kind();

@@ -62,8 +62,9 @@ std::string on_one_line(std::string text) {
 
 void CutTexts::warn(const char* command, std::size_t max_length, const char* unit) const {
   if (texts_ == 0) return;
-  fmt::print(stderr, "{}: {} tokens of {} {}{} are cut off; the model reads at most {} of a {}\n", command, tokens_,
-             texts_, unit, texts_ == 1 ? "" : "s", max_length, unit);
+  fmt::print(stderr, "{}: {} of {} {}{}{} cut off; the model reads at most {} of a {}\n", command,
+             tokens_ == 1 ? "1 token" : fmt::format("{} tokens", tokens_), texts_, unit, texts_ == 1 ? "" : "s",
+             tokens_ == 1 ? " is" : " are", max_length, unit);
 }
 
 InputLines::InputLines(const TextLineOptions& options) : options_(options), batch_(kFirstBatch) {}

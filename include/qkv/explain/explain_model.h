@@ -39,7 +39,9 @@ struct HeadSummary {
 
 /// What a head does, by the means of its summary: the first of previous, next, itself, induction, duplicate, first and
 /// separators whose share is at least half; alignment: between two sequences, with at most half of the largest entropy;
-/// spread: at least 0.9 of it. Between two sequences positions say nothing: previous, next and itself are left out.
+/// spread: at least 0.9 of it. Between two sequences positions say nothing: previous, next and itself are left out. In
+/// a survey a head has none but spread if its mask alone, each query's weight spread evenly over the keys that it sees,
+/// would put less than a fifth of its weight elsewhere.
 enum class HeadPattern { none, previous, next, itself, induction, duplicate, first, separators, alignment, spread };
 QKV_API const char* name_of(HeadPattern pattern);
 QKV_API HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences);

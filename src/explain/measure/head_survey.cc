@@ -230,6 +230,41 @@ HeadMap SurveyMaps::map(const HeadIndex& head, const Tensor& weights) const {
   return map;
 }
 
+// The share of weight that is elsewhere than the mask alone would put it, evenly over the keys that a query sees: a
+// mean over the queries that see several; 1 if none does.
+double beyond_mask(const Tensor& weights, const Attentions& attentions, std::size_t site) {
+  const std::int64_t keys = weights.size(1);
+  std::vector<bool> is_seen(static_cast<std::size_t>(keys), true);
+  for (const KeyIndex& one : attentions.left_out.keys) {
+    if (one.site == site) is_seen[static_cast<std::size_t>(one.key)] = false;
+  }
+  double sum = 0;
+  std::int64_t queries = 0;
+  for (std::int64_t i = 0; i < weights.size(0); ++i) {
+    const double* row = weights.data<double>() + i * keys;
+    const auto end = is_seen.begin() + (attentions.sites[site].causal ? std::min(i + 1, keys) : keys);
+    const auto seen = std::count(is_seen.begin(), end, true);
+    if (seen < 2) continue;
+    double apart = 0;
+    for (auto each = is_seen.begin(); each != end; ++each, ++row) {
+      if (*each) apart += std::abs(*row - 1.0 / static_cast<double>(seen));
+    }
+    sum += apart / 2;
+    ++queries;
+  }
+  return queries > 0 ? sum / static_cast<double>(queries) : 1;
+}
+
+// None of a head that shows its mask: a causal one alone puts half of the weight of few tokens on the first.
+HeadPattern pattern_of(const HeadSummary& summary, const Tensor& weights, const Attentions& attentions,
+                       std::size_t site, double largest_entropy) {
+  constexpr double kOfMask = 0.2;
+  const AttentionSite& own = attentions.sites[site];
+  const HeadPattern pattern = pattern_of(summary, largest_entropy, own.queries != own.keys);
+  return pattern == HeadPattern::spread || beyond_mask(weights, attentions, site) >= kOfMask ? pattern
+                                                                                             : HeadPattern::none;
+}
+
 void set_value_norm(HeadSurvey::Entry& entry, const Tensor& weights, Tensor lengths) {
   const Tensor norms = value_norms(weights, lengths);
   double sum = 0;
@@ -262,7 +297,7 @@ HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) 
       entry.index = {layer, head, s};
       entry.summary = summary;
       const bool is_left_out = std::ranges::find(left_out.heads, entry.index) != left_out.heads.end();
-      if (!is_left_out) entry.pattern = pattern_of(summary, largest[s], site.queries != site.keys);
+      if (!is_left_out) entry.pattern = pattern_of(summary, weights, survey.attentions, s, largest[s]);
       if (seen.value.element_count() > 0)
         set_value_norm(entry, weights, value_lengths(seen.value, seen.out_weight, site.heads, head));
       const bool is_long = maps && maps->is_long(s);

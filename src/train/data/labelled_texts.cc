@@ -93,7 +93,7 @@ std::vector<LabelledText> read_columns(const std::string& path, const TextColumn
     Columns columns = split_at('\t', line);
     if (columns.size() != column_names(wanted).size()) {
       refuse_line(path, number,
-                  fmt::format("has {} columns; it must be a text{}{}", columns.size(),
+                  fmt::format("has {} column{}; it must be a text{}{}", columns.size(), columns.size() == 1 ? "" : "s",
                               !wanted.second ? ""
                               : wanted.label ? ", a tab, a text"
                                              : ", a tab and a text",
@@ -119,7 +119,9 @@ std::vector<LabelledText> read_csv_texts(const std::string& path, const TextColu
   for (std::size_t i = 1; i < rows.size(); ++i) {
     CsvRow& row = rows[i];
     if (row.fields.size() != header.size()) {
-      refuse_line(path, row.line, fmt::format("has {} columns; the header has {}", row.fields.size(), header.size()));
+      refuse_line(path, row.line,
+                  fmt::format("has {} column{}; the header has {}", row.fields.size(),
+                              row.fields.size() == 1 ? "" : "s", header.size()));
     }
     Columns columns;
     for (const std::size_t place : places) columns.push_back(std::move(row.fields[place]));

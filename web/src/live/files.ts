@@ -22,20 +22,21 @@ const entries_in = (folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]
   });
 };
 
-// The files that were dropped, those of a folder without its folders.
+// The files that were dropped, those of folders without their folders.
 export async function dropped_files(data: DataTransfer): Promise<File[]> {
   const entries = [...data.items].map((item) => item.webkitGetAsEntry());
   const plain = [...data.files];
-  const folder = entries.find((entry) => entry?.isDirectory) as FileSystemDirectoryEntry | undefined;
-  if (!folder) return plain;
-  const files = (await entries_in(folder)).filter((entry) => entry.isFile) as FileSystemFileEntry[];
-  return Promise.all(
-    files.map(async (entry) => {
-      const file = await new Promise<File>((done, failed) => entry.file(done, failed));
-      dropped_from.set(file, folder.name);
-      return file;
-    }),
-  );
+  const folders = entries.filter((entry) => entry?.isDirectory) as FileSystemDirectoryEntry[];
+  if (folders.length === 0) return plain;
+  const files_of = async (folder: FileSystemDirectoryEntry): Promise<File[]> =>
+    Promise.all(
+      ((await entries_in(folder)).filter((entry) => entry.isFile) as FileSystemFileEntry[]).map(async (entry) => {
+        const file = await new Promise<File>((done, failed) => entry.file(done, failed));
+        dropped_from.set(file, folder.name);
+        return file;
+      }),
+    );
+  return (await Promise.all(folders.map(files_of))).flat();
 }
 
 const dropped_from = new WeakMap<File, string>();
@@ -44,7 +45,14 @@ const dropped_from = new WeakMap<File, string>();
 export const folder_of = ([file]: readonly File[]): string =>
   (file && (dropped_from.get(file) ?? file.webkitRelativePath.split("/")[0])) || "model";
 
-export const is_model = (files: readonly File[]): boolean => files.some((file) => file.name === "config.json");
+const depth_of = (file: File): number => file.webkitRelativePath.split("/").length;
+
+// The names of the models' folders, which have a config.json; a part of a model may have one, too, further inside.
+export function models_in(files: readonly File[]): string[] {
+  const configs = files.filter((file) => file.name === "config.json");
+  const least = Math.min(...configs.map(depth_of));
+  return configs.filter((file) => depth_of(file) === least).map((file) => folder_of([file]));
+}
 
 // Those of a model, by the paths that the engine reads them from.
 export async function model_in(files: readonly File[], folder: string): Promise<Map<string, Uint8Array>> {

@@ -10,7 +10,7 @@ import type { Address } from "../address";
 import { kDocuments, name_by_words, vector_of, words_of } from "../steps/sentence";
 import { changes_text, setup_with } from "./changes";
 import { Client } from "./client";
-import { arrays_in, folder_of, is_model, model_in } from "./files";
+import { arrays_in, model_in, models_in } from "./files";
 import { left_out_words } from "./left_out";
 import { Training } from "./training";
 import { arguments_of, type Setup, setup_of } from "./setup";
@@ -222,8 +222,12 @@ class LivePage implements Live {
   }
 
   async open_files(files: File[]): Promise<void> {
-    if (is_model(files)) {
-      const folder = `/model-${++this.opened}/${folder_of(files)}`;
+    const models = models_in(files);
+    if (models.length > 1) {
+      return this.say(`${models.length} models at once, ${models.join(" and ")}: drop the folder of one of them.`);
+    }
+    if (models.length === 1) {
+      const folder = `/model-${++this.opened}/${models[0]}`;
       this.client.put(await model_in(files, folder));
       const words = ["explain", "--model", folder, "--text", kText, "--weights"];
       const show = (answer: Explanation): void => {
