@@ -34,6 +34,8 @@ const kPictures = [
   ["translation", "model", "#of=1&token=1", ".card"],
   ["heads", "model", "#of=1&view=heads&attention=encoder_decoder&head=1.0&token=1&words=1", ".split"],
   ["lines", "model", "#of=1&view=heads&attention=encoder&head=2.1&show=lines&lines=2.0,2.2&token=2", ".one-head"],
+  ["runs", "runs", "#step=5&run=difference", ".step"],
+  ["writing", "writing", "#token=9", ".card"],
   ["maps", "maps", "#token=150", ".maps"],
   ["picture", "picture", "", ".card"],
 ];
@@ -64,10 +66,14 @@ async function saved(page, name) {
 }
 
 try {
-  const pages = Object.fromEntries(["example", "model", "maps", "picture"].map((name) => [name, join(folder, `${name}.html`)]));
+  const pages = Object.fromEntries(["example", "model", "runs", "writing", "maps", "picture"].map((name) => [name, join(folder, `${name}.html`)]));
   run("web", "--out", pages.example);
   run("web", "--out", pages.model, "--model", model);
   run("explain", "--model", `${root}models/digits`, "--image", `${root}data/example/seven.png`, "--html", pages.picture);
+  run("generate", "--model", `${root}models/verses`, "--explain", "--max-new-tokens", "16", "--html", pages.writing, "In the beginning");
+  const one_run = join(folder, "run.json");
+  writeFileSync(one_run, run("explain", "--json"));
+  run("explain", "--scale", "0.5", "--compare", one_run, "--html", pages.runs);
   const rows = Array.from({ length: 240 }, (_, i) =>
     Array.from({ length: 16 }, (_x, d) => (3 * Math.sin((i * (d + 1)) / 15 + d)).toFixed(3)).join(","),
   );

@@ -108,7 +108,7 @@ function given_by_heads(
     query: ids.indexOf(screen.address.head),
     key: screen.address.key,
     pick: (query, key) => screen.go({ head: ids[query] ?? "", key }),
-    room: 340,
+    room: 400,
     most,
     screen: { ...screen, address: { ...screen.address, numbers: false } },
   };
@@ -182,7 +182,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
       query: word,
       key: -1,
       pick: (query) => screen.go({ token: Math.max(0, target.word_of.indexOf(query)) }),
-      room: 620,
+      room: 690,
       most,
       screen,
     };

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { hash_of, open, report_of } from "./browser.mjs";
-import { native, writing } from "./program.mjs";
+import { native, root, writing } from "./program.mjs";
 
 const data = native(...writing);
 const { written, word_alignment } = data.continuation;
@@ -24,6 +24,18 @@ test("the token that is chosen shows what it came from and what else there was",
   await page.getByRole("button", { name: "Next token" }).click();
   assert.match(await hash_of(page), /token=3/);
   await close();
+});
+
+test("a map fits into its card with its labels, on a telephone, too", async () => {
+  const long = native("explain", "--model", `${root}models/verses`, "--text", "In the beginning", "--write", "24", "--weights");
+  for (const width of [1280, 390]) {
+    for (const hash of ["", "#view=heads", "#view=model"]) {
+      const { page, close } = await open(report_of(long), { hash, width });
+      const beyond = await page.locator(".scroll").evaluateAll((all) => all.map((one) => one.scrollWidth - one.clientWidth));
+      assert.ok(beyond.length > 0 && Math.max(...beyond) <= 0, `${beyond} at ${width}, ${hash}`);
+      await close();
+    }
+  }
 });
 
 test("at first the first token that was written is chosen, not the prompt", async () => {

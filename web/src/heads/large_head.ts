@@ -173,7 +173,7 @@ export function large_head(
     hidden: joined ? null : hidden,
     lines: lines?.map((one) => ({ ...one, weights: join_weights(one.weights, rows, columns) })) ?? null,
     pick,
-    room: 620,
+    room: 685,
     most,
     screen,
   };

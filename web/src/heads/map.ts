@@ -24,7 +24,7 @@ export interface Drawn {
   lines?: readonly HeadLines[] | null; // of several heads, for lines
   hidden?: Hidden | null; // what a mask hides
   pick(query: number, key: number, how?: Picked): void;
-  room: number; // pixels for its columns
+  room: number; // pixels for it, with its labels
   most?: number | undefined; // the weights are differences, of which this is the largest
   screen: Screen;
 }
@@ -68,15 +68,21 @@ function crosses(hidden: Hidden, { queries, keys }: Drawn, grid: Box, cell: numb
 const weight_text = (weight: number, decimals = 2): string =>
   Number.isFinite(weight) ? weight.toFixed(decimals).replace(/^(-?)0/, "$1") : number_text(weight);
 
+// How far a turned label reaches to the right of where it begins.
+const reach_of = (label: string): number => 4 + 5 * [...short(label)].length;
+const kNarrow = 330; // pixels of a map with its labels on a telephone
+
 export function map_picture(drawn: Drawn): TemplateResult {
   const { weights, queries, keys, key, screen } = drawn;
   const { colors } = screen;
   const most = Math.max(queries.length, keys.length);
-  const room = screen.narrow ? Math.min(drawn.room, 240) : drawn.room;
-  const cell = clamp(room / most, most > 64 ? 4 : room < 400 ? 13 : 18, 44);
+  const left = width_of(queries);
+  const room = screen.narrow ? kNarrow : drawn.room;
+  const least = most > 64 ? 4 : screen.narrow ? 8 : room < 500 ? 11 : 18;
+  const cell = clamp((room - left - reach_of(keys.at(-1) ?? "")) / most, least, 44);
   const every = Math.max(1, Math.ceil(14 / cell)); // one label each so many
   const grid = {
-    x: width_of(queries),
+    x: left,
     y: width_of(keys) * 0.8 + 10,
     width: cell * keys.length,
     height: cell * queries.length,
@@ -110,8 +116,9 @@ export function map_picture(drawn: Drawn): TemplateResult {
   const numbers = screen.address.numbers && cell >= 34;
   const below = { ...grid, y: grid.y + grid.height + 10, height: cell }; // of the sum
   const column = { ...grid, x: grid.x + cell * key, width: cell };
+  const ends = keys.map((label, j) => (shown(j, j === key) ? cell * (j + 0.5) + reach_of(label) : 0));
   const height = sum ? below.y + cell : grid.y + grid.height;
-  return picture(grid.x + grid.width + grid.y * 0.75, height + 8, colors.paper, 12.5, [
+  return picture(grid.x + Math.max(grid.width + 8, ...ends), height + 8, colors.paper, 12.5, [
     row_labels,
     column_labels,
     image(grid, drawn.most === undefined ? heat_image(weights, colors) : change_image(weights, drawn.most, colors)),

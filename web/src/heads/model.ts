@@ -34,7 +34,7 @@ function mask_card(attention: Attention, hidden: Hidden, screen: Screen): Templa
     key: -1,
     hidden,
     pick: () => undefined,
-    room: 300,
+    room: 380,
     screen: { ...screen, address: { ...screen.address, numbers: false } },
   });
   return html`<section class="card" aria-label=${`Mask of ${attention.title || "attention"}`}>
