@@ -13,6 +13,7 @@ from typing import Any, Literal
 from . import _qkv
 from .model import Model
 from .pictures import ClassProbability
+from .reports import Report
 
 Aggregation = Literal["none", "simple", "first", "average", "max"]
 
@@ -105,6 +106,10 @@ class Reranker(Model):
             ranked = [{**found, "text": documents[found["corpus_id"]]} for found in ranked]
         return ranked
 
+    def explain(self, query: str, document: str) -> Report:
+        """Which words the logit of a pair came from: what it loses without each (knock-out), and gradient times weight."""
+        return _reports(_qkv._explain_rank(self._core, query, document), self.explain)[0]
+
 
 class Classifier(Model):
     """The classes of texts, by a folder of ForSequenceClassification.
@@ -125,6 +130,17 @@ class Classifier(Model):
         found = self._core.classify([first for first, _ in pairs], [second for _, second in pairs], top_k, self.threads)
         lists = [[ClassProbability(*each) for each in one] for one in found]
         return lists[0] if isinstance(texts, str) else lists
+
+    def explain(self, text: str | tuple[str, str], label: str | None = None) -> Report:
+        """Which words the log-probability of a label (None: the most probable one) came from: what it loses without each
+        (knock-out), and gradient times weight.
+
+        >>> import qkv
+        >>> print(qkv.text.Classifier("tests/golden/rank").explain("The cat sat.").title)
+        What LABEL_0 came from
+        """
+        first, second = text if isinstance(text, tuple) else (text, None)
+        return _reports(_qkv._explain_class(self._core, first, second, label), self.explain)[0]
 
 
 class FillMask(Model):
@@ -147,6 +163,11 @@ class FillMask(Model):
         """Of each masked word of the text its top_k most probable words, falling."""
         return [[ClassProbability(*each) for each in one] for one in self._core.fill(text, top_k, self.threads)]
 
+    def explain(self, text: str, word: str | None = None) -> list[Report]:
+        """Of each masked word which others the log-probability of this word there (None: of the most probable one) came
+        from, as Classifier.explain."""
+        return _reports(_qkv._explain_fill(self._core, text, word), self.explain)
+
 
 class Tagger(Model):
     """The words of texts with their labels, by a folder of ForTokenClassification.
@@ -167,6 +188,10 @@ class Tagger(Model):
         found = self._core.tag([texts] if isinstance(texts, str) else texts, aggregation_strategy, self.threads)
         lists = [[TaggedSpan(*each) for each in one] for one in found]
         return lists[0] if isinstance(texts, str) else lists
+
+    def explain(self, text: str) -> list[Report]:
+        """Of each token whose most probable label is not "O" which words that label came from, as Classifier.explain."""
+        return _reports(_qkv._explain_tags(self._core, text), self.explain)
 
 
 class QuestionAnswerer(Model):
@@ -202,6 +227,15 @@ class QuestionAnswerer(Model):
             self.threads,
         )  # fmt: skip
         return [Answer(*each) for each in found]
+
+    def explain(self, question: str, context: str) -> Report:
+        """Which words the best answer came from, as Classifier.explain: the log-probability of its first token and of its last
+        one together."""
+        return _reports(_qkv._explain_answer(self._core, question, context), self.explain)[0]
+
+
+def _reports(found: list[_qkv._Explained], method: Any) -> list[Report]:
+    return [Report(each, f"qkv.text.{method.__qualname__}()") for each in found]
 
 
 def _score(activation_fn: Any) -> str:

@@ -15,7 +15,9 @@
 #include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explain_model.h"
 #include "qkv/explain/given_weights.h"
+#include "qkv/explain/judged_text.h"
 #include "qkv/explain/report.h"
+#include "qkv/explain/token_measures.h"
 #include "qkv/explain/translated_text.h"
 #include "qkv/explain/written_text.h"
 #include "qkv/pipelines/embedder.h"
@@ -26,7 +28,7 @@ namespace qkv::python {
 namespace {
 
 struct Explained {
-  std::variant<Explanation, HeadSurvey> what;
+  std::variant<Explanation, HeadSurvey, TokenMeasures> what;
   std::string title;
   std::string start{};  // the view that a page shows first
 };
@@ -134,6 +136,53 @@ Explained explain_written(const Generator& generator, nb::handle text) {
   });
 }
 
+// Of each output of a head; `make` makes the JudgedText.
+template <class Make>
+nb::list judged(const Make& make) {
+  std::vector<Explained> all;
+  run_released(kLongOperations, [&] {
+    const JudgedText text = make();
+    const Attentions& attentions = text.attentions();
+    const std::vector<std::string>& names = attentions.sequences[measured_sequence(attentions)].tokens;
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      all.push_back({measure_token(text, static_cast<std::int64_t>(i)), "What " + names[i] + " came from"});
+    }
+  });
+  nb::list list;
+  for (Explained& each : all) list.append(nb::cast(std::move(each)));
+  return list;
+}
+
+std::string text_or_empty(nb::handle text, const char* name) { return text.is_none() ? "" : take_text(text, name); }
+
+nb::list explain_class(const TextClassifier& classifier, nb::handle text, nb::handle second, nb::handle label) {
+  TextOrPair given{take_text(text, "text")};
+  if (!second.is_none()) given.second = take_text(second, "second");
+  return judged([&, wanted = text_or_empty(label, "label")] { return JudgedText(classifier, given, wanted); });
+}
+
+nb::list explain_rank(const Reranker& reranker, nb::handle query, nb::handle text) {
+  return judged([&, first = take_text(query, "query"), second = take_text(text, "text")] {
+    return JudgedText(reranker, first, second);
+  });
+}
+
+nb::list explain_fill(const FillMask& model, nb::handle text, nb::handle word) {
+  return judged([&, given = take_text(text, "text"), wanted = text_or_empty(word, "word")] {
+    return JudgedText(model, given, wanted);
+  });
+}
+
+nb::list explain_tags(const Tagger& tagger, nb::handle text) {
+  return judged([&, given = take_text(text, "text")] { return JudgedText(tagger, given); });
+}
+
+nb::list explain_answer(const QuestionAnswerer& answerer, nb::handle question, nb::handle context) {
+  return judged([&, first = take_text(question, "question"), second = take_text(context, "context")] {
+    return JudgedText(answerer, first, second);
+  });
+}
+
 Explained explain_steps(const nb::kwargs& given) {
   Keywords keywords("explain", given);
   std::vector<std::pair<TensorView, Tensor*>> read;
@@ -179,6 +228,11 @@ void bind_explain(nb::module_& module) {
       .def("json", &json_of)
       .def("html", &html_of, "command"_a);
   Described(module)
+      .def("_explain_answer", &explain_answer, "answerer"_a, "question"_a, "context"_a)
+      .def("_explain_class", &explain_class, "classifier"_a, "text"_a, "second"_a, "label"_a)
+      .def("_explain_fill", &explain_fill, "model"_a, "text"_a, "word"_a)
+      .def("_explain_rank", &explain_rank, "reranker"_a, "query"_a, "text"_a)
+      .def("_explain_tags", &explain_tags, "tagger"_a, "text"_a)
       .def("_explain_text", &explain_text, "embedder"_a, "text"_a)
       .def("_explain_translation", &explain_translation, "translator"_a, "text"_a)
       .def("_explain_weights", &explain_weights, "sequences"_a, "attentions"_a, "title"_a, "start"_a)

@@ -50,6 +50,44 @@ TEST(Rank, RefusesInOneLine) {
                   {"--model @tests/golden/rank --top 0", 2, "--top"}});
 }
 
+// The numbers are those of tests/explain/judged_test.cc.
+TEST(ExplainHead, OfEachCommand) {
+  const Folder folder;
+  const std::string sentence = " 'The cat sat on the mat.'";
+  const Surroundings texts{.input = "A dog ran.\nThe cat sat.\n"};
+  const auto object = [&](const std::string& command, const Surroundings& given = {}) {
+    return Json::parse(folder.text(command + " --explain --json", given));
+  };
+  const std::string fill = "fill --model @tests/golden/fill --text 'The [MASK] sat.'";
+  const Json filled = object(fill + " --word cat");
+  EXPECT_EQ(filled["tokens"], (Json{"cat"}));
+  EXPECT_EQ(filled["words"]["all"], (Json{"the", "[MASK]", "sat", "."}));
+  expect_words(filled["fingerprint"].get<std::string>(), "qkv1-");
+  EXPECT_EQ(object(fill)["tokens"],
+            (Json{Json::parse(lines_of(folder.text(fill + " --json"))[0])["words"][0]["word"]}));
+  EXPECT_EQ(object("classify --model @tests/golden/rank --second 'A dog.'" + sentence)["tokens"], (Json{"LABEL_0"}));
+  const Json ranked = object("rank --model @tests/golden/rank --query cats", texts);
+  EXPECT_TRUE(ranked.contains("score"));
+  const std::string best = lines_of(folder.text("rank --model @tests/golden/rank --query cats", texts))[0];
+  EXPECT_EQ(ranked["input"], "cats | " + best.substr(best.find('\t') + 1));
+  const std::string answer = "answer --model @tests/golden/answers --question 'Who sat?' --text" + sentence;
+  EXPECT_EQ(object(answer)["tokens"], (Json{Json::parse(folder.text(answer + " --json"))["answer"]}));
+  const Words tagged = lines_of(folder.text("tag --model @tests/golden/tags --aggregation none --json" + sentence));
+  const std::string tags = folder.text("tag --model @tests/golden/tags --explain" + sentence);
+  for (const Json& found : Json::parse(tagged[0])["found"]) {
+    expect_words(tags, found["label"].get<std::string>() + " of " + found["word"].get<std::string>());
+  }
+  EXPECT_EQ(folder.run(fill + " --explain --html report.html").code, 0);
+  expect_words(slurp(folder / "report.html"), "came from ... view=token&of=1");
+  expect_answers(folder, "",
+                 {{"classify --model @tests/golden/rank --explain --label fish cat", 2,
+                   "--label: the model has no label \"fish\", only LABEL_0"},
+                  {"classify --model @tests/golden/rank --label fish cat", 2, "--label"},
+                  {"fill --model @tests/golden/fill --text cat --explain", 2, "--text: the text has no [MASK]"},
+                  {fill + " --explain --word 'no word'", 2, "--word: \"no word\" is no single word"},
+                  {"tag --model @tests/golden/tags --explain", 2, "--explain"}});
+}
+
 TEST(Fill, OneLineForEachMask) {
   const Folder folder;
   for (const Json& each : Json::parse(slurp(QKV_TEST_DATA "/golden/fill/expected.json"))) {

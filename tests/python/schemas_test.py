@@ -49,6 +49,8 @@ WRITTEN = [
     ("explain:heads", f"generate --model {GOLDEN}/language/gpt2 --max-new-tokens 3 --explain cat", ""),
     ("explain:head", "explain --text hello --attention encoder --layer 0 --head 1", ""),
     ("explain:token", "explain --text hello --token 0", ""),
+    ("explain:token", f"rank --model {GOLDEN}/rank --query mat --explain", "the cat\n"),
+    ("explain:token", f"fill --model {GOLDEN}/fill --text [MASK] --explain", ""),
     ("explain:picture", "explain --model models/digits --image data/example/seven.png", ""),
 ]
 

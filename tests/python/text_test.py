@@ -95,6 +95,24 @@ def test_answer():
         answerer.answer("who", "a cat", max_seq_len=99)
 
 
+def test_explain_beside_torch():
+    """Outputs of golden/explain/judged.json, whose folders are those that others are tested with."""
+    models = {"fill": qkv.text.FillMask, "rank": qkv.text.Reranker, "answers": qkv.text.QuestionAnswerer, "bert": qkv.text.Tagger}
+    cases = {case["name"]: case for case in json.loads((GOLDEN / "explain" / "judged.json").read_text())}
+    for name, model in models.items():
+        found = model(GOLDEN / ("tags" if name == "bert" else name)).explain(*cases[name]["texts"])
+        reports = found if isinstance(found, list) else [found]
+        assert len(reports) == len(cases[name]["outputs"])
+        for report, output in zip(reports, cases[name]["outputs"]):
+            page = json.loads(report.json())
+            measures = {one["measure"]: one["values"] for one in page["keys"][0]["measures"]}
+            for measure in ("gradient", "knock_out"):
+                numpy.testing.assert_allclose(measures[measure], output[measure], atol=1e-4, rtol=1e-4)
+            said = page["score"] if name == "rank" else page["log_probability"]
+            assert said == pytest.approx(output["value"], abs=1e-4)
+            assert str(report).splitlines()[0].endswith(page["tokens"][0]) and "came from" in report.html()
+
+
 def test_pairs_are_classified():
     classifier = qkv.text.Classifier(GOLDEN / "rank")
     reranker = qkv.text.Reranker(GOLDEN / "rank")
@@ -102,3 +120,6 @@ def test_pairs_are_classified():
     first, second = classifier.classify([pair, "The cat sat."])
     assert first == classifier.classify([pair])[0] and second == classifier.classify("The cat sat.")
     assert first[0].probability == pytest.approx(float(reranker.predict(pair)), abs=1e-6)
+    assert json.loads(classifier.explain(pair, "LABEL_0").json())["words"]["all"] == ["who", "sat", "?", "the", "cat", "sat", "."]
+    with pytest.raises(ValueError, match="no label"):
+        classifier.explain("cat", "LABEL_1")

@@ -187,6 +187,8 @@ export interface Token extends Common {
   log_probability: number | null;
   keys: { attention: string; tokens: string[]; measures: Measured[] }[];
   heads: { all: { attention: string; layer: number; head: number }[]; measures: Measured[] };
+  score: number | null; // of a head's output that is a logit
+  words: { all: string[]; measures: Measured[] } | null; // of a head's output
 }
 export interface PictureHead {
   layer: number;

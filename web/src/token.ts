@@ -6,6 +6,7 @@ import { difference_of, same_names } from "./runs/difference";
 import { cannot } from "./runs/runs";
 import { table_of } from "./save";
 import type { Screen, Shown } from "./screen";
+import { source_line } from "./translation";
 import { kTokenSaid, type MeasureTable, tables_of, token_picture } from "./token_picture";
 
 function cell(one: Measured, i: number, most: number, changes: boolean): TemplateResult {
@@ -62,9 +63,19 @@ function table({ caption, names, measures, changes }: MeasureTable): TemplateRes
 }
 
 const kWrites =
-  "Knock-out: by how much its log-probability falls if a key is hidden from every query in all layers, or a head gives 0.";
+  "Knock-out: by how much it falls if a key is hidden from every query in all layers, or a head gives 0.";
 const kReads =
   "Knock-out: by how much the cosine of its last vector to what it was falls below 1 if a key is hidden from every query in all layers, or a head gives 0.";
+
+const value_of = (token: Token): number | null => token.log_probability ?? token.score;
+
+const said_of = (token: Token): string => (token.score === null ? "log-probability" : "score");
+
+// The words that it came from, the darker the more; those that spoke against it in the other colour.
+function words_line({ words }: Token): TemplateResult | typeof nothing {
+  const values = words?.measures.find((one) => one.measure === "knock_out")?.values;
+  return words && values ? source_line(words.all, values, largest(values)) : nothing;
+}
 
 // The measures that both have of the same keys or heads, less those of the other; of others both.
 function less(ours: MeasureTable, theirs: MeasureTable | undefined): MeasureTable[] {
@@ -90,23 +101,25 @@ export function token_view(token: Token, screen: Screen): Shown {
   const name = token.tokens[token.token] as string;
   const other = screen.other?.kind === "token" ? screen.other : null;
   const { tables, lines } = other ? two_tables(token, other) : { tables: tables_of(token), lines: [] };
+  const [value, value_there] = [value_of(token), other && value_of(other)];
   const of_other = other ? `token ${other.token}, ${other.tokens[other.token]}` : "";
-  const title = `What token ${token.token}, ${name}, owes to each key and head`;
+  const [before, after] = token.words ? ["What", " came from"] : [`What token ${token.token},`, ", owes to each key and head"];
+  const title = `${before} ${name}${after}`;
   const body = html`<section class="card" aria-label="Measures">
-    <h2>What token ${token.token}, <bdi>${name}</bdi>, owes to each key and head</h2>
+    <h2>${before} <bdi>${name}</bdi>${after}</h2>
     ${other
       ? html`<p class="hint">
           Less what <bdi>${of_other}</bdi> of the other run
-          owes.${token.log_probability !== null && other.log_probability !== null
-            ? html` Its log-probability changed by
-                <strong class="figure">${change_text(token.log_probability, other.log_probability, 4)}</strong>.`
+          owes.${value !== null && value_there !== null
+            ? html` Its ${said_of(token)} changed by
+                <strong class="figure">${change_text(value, value_there, 4)}</strong>.`
             : nothing}
         </p>`
       : html`<p class="hint">
-          ${token.log_probability === null ? kReads : html`Its log-probability is <span class="figure">${number_text(token.log_probability, 4)}</span>. ${kWrites}`}
+          ${value === null ? kReads : html`Its ${said_of(token)} is <span class="figure">${number_text(value, 4)}</span>. ${kWrites}`}
           Where a token looks is not yet what came of it: the last row says how alike a measure and knock-out rank.
         </p>`}
-    ${cannot(lines)}
+    ${other ? nothing : words_line(token)} ${cannot(lines)}
     ${tables.map(table)}
   </section>`;
   return {

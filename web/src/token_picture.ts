@@ -32,6 +32,9 @@ export interface MeasureTable {
 const site = (attention: string): string => (attention === "attention" ? "" : `${site_option(attention)} `);
 
 export const tables_of = (token: Token): MeasureTable[] => [
+  ...(token.words?.measures.length
+    ? [{ caption: "Words", names: token.words.all, measures: token.words.measures, changes: false }]
+    : []),
   ...token.keys
     .filter((one) => one.measures.length > 0)
     .map((one) => ({ caption: site(one.attention) === "" ? "Keys" : `Keys of ${site(one.attention)}attention`, names: one.tokens, measures: one.measures, changes: false })),

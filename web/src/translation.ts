@@ -116,7 +116,7 @@ function given_by_heads(
 }
 
 // Source words, the darker the more the chosen word attends to them; or changed, of which `most` is the largest.
-function source_line(words: readonly string[], row: readonly number[] | undefined, most: number | undefined): TemplateResult {
+export function source_line(words: readonly string[], row: readonly number[] | undefined, most: number | undefined): TemplateResult {
   const color = (weight: number): string => (most === undefined ? "" : `--role:var(--${weight < 0 ? "less" : "more"});`);
   const part = (weight: number): number => Math.min(1, Math.max(0, most === undefined ? weight : Math.abs(weight) / (most || 1)));
   return html`<p class="sentence" dir=${direction_of(words)}>

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands.h"
+#include "explained_head.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "io/json/json_events.h"
@@ -25,6 +26,7 @@ struct AnswerRequest {
   bool json = false;
   TextLineOptions lines{};
   AnswerOptions options{};
+  ExplainedHead explained{};
 };
 
 std::string read_context(const TextLineOptions& options) {
@@ -34,11 +36,17 @@ std::string read_context(const TextLineOptions& options) {
   return context;
 }
 
-void answer(const AnswerRequest& request) {
+void answer(const Command& command, AnswerRequest request) {
   const std::string question = text_of_option("--question", request.question, request.lines);
   std::string context = request.context ? text_of_option("--text", *request.context, request.lines) : "";
-  const QuestionAnswerer answerer = QuestionAnswerer::load(find_model(request.model), request.storage.of_model());
+  const std::string folder = find_model(request.model);
+  request.explained.check(folder);
+  const QuestionAnswerer answerer = QuestionAnswerer::load(folder, request.storage.of_model());
   if (!request.context) context = read_context(request.lines);
+  if (request.explained.wanted) {
+    request.explained.print(answerer, JudgedText(answerer, question, context, interruption()), request.json);
+    return request.explained.report.write("Answered: " + question, command.line());
+  }
   AnswerOptions options = request.options;
   options.stop = interruption();
   const CharacterSpans characters(context);
@@ -73,9 +81,11 @@ void add_answer(Command& program) {
         "Tokens that two parts of a long text share, at most half of a part (default: 128)"},
        {"--impossible", flag(request->options.handle_impossible_answer), "No answer is an answer, too: an empty one"},
        {"--json", flag(request->json), "Write one JSON object per line, with offsets in characters"}});
+  command.add(explain_options(request->explained, "Show which words the best answer came from, instead",
+                              excludes("--top", "--max-answer", "--stride", "--impossible")));
   command.add(line_options(request->lines));
   command.add(storage_options(request->storage));
-  command.on_run([request] { answer(*request); });
+  command.on_run([&command, request] { answer(command, *request); });
 }
 
 }  // namespace qkv::app

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "core/share.h"
+#include "explained_head.h"
 #include "figures.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
@@ -36,6 +37,8 @@ struct ClassifyRequest {
   ModelStorage storage{};  // without other weights
   bool json = false;
   std::optional<std::string> second{};  // of a pair
+  std::string label{};                  // that is explained; empty: the most probable one
+  ExplainedHead explained{};
 };
 
 // `kind`: of `what`, in JSON.
@@ -107,28 +110,37 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
   }
 }
 
-void classify_texts(const ClassifyRequest& request) {
+void classify_texts(const Command& command, ClassifyRequest request) {
   std::vector<TextOrPair> texts;
   std::optional<std::string> second;
   if (request.second) second = text_of_option("--second", *request.second);
   for (const std::string& each : request.texts) texts.push_back({text_of_option("text", each), second});
-  const TextClassifier classifier = TextClassifier::load(find_model(request.model), request.storage.of_model());
+  const std::string folder = find_model(request.model);
+  request.explained.check(folder);
+  const TextClassifier classifier = TextClassifier::load(folder, request.storage.of_model());
   CutTexts all_cut;
   for (const TextOrPair& each : texts) {
     check_interruption();
     std::int64_t cut = 0;
     classifier.encode(each, &cut);
     all_cut.add(cut);
+    if (request.explained.wanted) {
+      const JudgedText text =
+          of_option("--label", [&] { return JudgedText(classifier, each, request.label, interruption()); });
+      request.explained.print(classifier, text, request.json);
+      continue;
+    }
     const auto classes = classifier.classify(std::span(&each, 1), request.top, {.stop = interruption()});
     print_classes("text", each.text, classes.front(), request.json);
   }
   all_cut.warn("qkv classify", classifier.max_length());
+  request.explained.report.write("Classified: " + texts.front().text, command.line());
 }
 
-void classify(const ClassifyRequest& request) {
+void classify(const Command& command, const ClassifyRequest& request) {
   const bool pictures = !request.images.empty() || !request.data.empty();
   if (pictures != request.texts.empty()) throw UsageError("give either texts, or --image or --data");
-  if (!pictures) return classify_texts(request);
+  if (!pictures) return classify_texts(command, request);
   const PictureClassifier classifier = PictureClassifier::load(find_model(request.model), request.storage.of_model());
   for (const std::string& image : request.images) {
     check_interruption();
@@ -162,8 +174,12 @@ void add_classify(Command& program) {
        {"--json", flag(request->json), "Write one JSON object per line"},
        {"--second", text(request->second, "TEXT"), "Classify each text in a pair with this second one",
         needs("text")}});
+  command.add(explain_options(request->explained, "Show which words the most probable class came from, instead",
+                              needs("text") & excludes("--top")));
+  command.add({{"--label", text(request->label, "LABEL"), "Explain this class instead of the most probable one",
+                needs("--explain")}});
   command.add({model_precision_option(request->storage.precision), threads_option()});
-  command.on_run([request] { classify(*request); });
+  command.on_run([&command, request] { classify(command, *request); });
 }
 
 }  // namespace qkv::app

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "commands.h"
+#include "explained_head.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "qkv/models/find_model.h"
@@ -21,11 +22,20 @@ struct FillRequest {
   ModelStorage storage{};
   std::int64_t top = 5;
   bool json = false;
+  std::string word{};  // that is explained; empty: the most probable one
+  ExplainedHead explained{};
 };
 
-void fill(const FillRequest& request) {
-  const std::string masked = text_of_option("--text", request.text);
-  const FillMask model = FillMask::load(find_model(request.model), request.storage.of_model());
+void fill(const Command& command, FillRequest request) {
+  const std::string masked = text_of_option("--text", request.text), folder = find_model(request.model);
+  request.explained.check(folder);
+  const FillMask model = FillMask::load(folder, request.storage.of_model());
+  if (request.explained.wanted) {
+    const JudgedText text = of_option(request.word.empty() ? "--text" : "--word",
+                                      [&] { return JudgedText(model, masked, request.word, interruption()); });
+    request.explained.print(model, text, request.json);
+    return request.explained.report.write("Filled: " + masked, command.line());
+  }
   for (const auto& words : model.fill(masked, request.top, {.stop = interruption()})) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     std::string line;
@@ -50,8 +60,12 @@ void add_fill(Command& program) {
        {"--text", text(request->text, "TEXT"), "A text with [MASK] or <mask>, as its tokenizer has it", required()},
        {"--top", size(request->top), "Number of words, most probable first (default: 5)"},
        {"--json", flag(request->json), "Write one JSON object per line"}});
+  command.add(explain_options(request->explained,
+                              "Show which words of the text the most probable word at each mask came from, instead"));
+  command.add({{"--word", text(request->word, "WORD"), "Explain this word instead of the most probable one",
+                needs("--explain")}});
   command.add(storage_options(request->storage));
-  command.on_run([request] { fill(*request); });
+  command.on_run([&command, request] { fill(command, *request); });
 }
 
 }  // namespace qkv::app

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "explained_head.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "io/json/json_events.h"
@@ -24,11 +25,14 @@ struct RankRequest {
   std::int64_t top = 0;
   bool json = false;
   TextLineOptions lines{};
+  ExplainedHead explained{};
 };
 
-void rank(const RankRequest& request) {
+void rank(const Command& command, RankRequest request) {
   const std::string query = text_of_option("--query", request.query, request.lines);
-  const Reranker reranker = Reranker::load(find_model(request.model), request.storage.of_model());
+  const std::string folder = find_model(request.model);
+  request.explained.check(folder);
+  const Reranker reranker = Reranker::load(folder, request.storage.of_model());
   std::vector<std::string> texts;
   InputLines input(request.lines);
   for (std::string line; input.next(line);) texts.push_back(std::move(line));
@@ -36,9 +40,12 @@ void rank(const RankRequest& request) {
   std::vector<Ranked> ranked = reranker.rank(query, texts, {.cut = cut, .stop = interruption()});
   CutTexts all_cut;
   for (const std::int64_t tokens : cut) all_cut.add(tokens);
+  if (request.explained.wanted && request.top == 0) request.top = 1;
   if (request.top > 0) ranked.resize(std::min(ranked.size(), static_cast<std::size_t>(request.top)));
   for (const Ranked& found : ranked) {
-    if (request.json) {
+    if (request.explained.wanted) {
+      request.explained.print(reranker, JudgedText(reranker, query, texts[found.index], interruption()), request.json);
+    } else if (request.json) {
       nlohmann::ordered_json line{{"index", found.index}, {"score", io::json_number(found.score)}};
       if (cut[found.index] > 0) line["cut"] = cut[found.index];
       fmt::print("{}\n", line.dump());
@@ -47,6 +54,7 @@ void rank(const RankRequest& request) {
     }
   }
   all_cut.warn("qkv rank", reranker.max_length(), "pair");
+  request.explained.report.write("Ranked: " + query, command.line());
 }
 
 }  // namespace
@@ -65,9 +73,11 @@ void add_rank(Command& program) {
        {"--json", flag(request->json),
         "Write one {\"index\": N, \"score\": S} per line, with \"cut\": N if N tokens of the pair did not fit the "
         "model; indices count the texts from 0"}});
+  command.add(explain_options(
+      request->explained, "Show which words the score of the best text came from, with --top of the best N, instead"));
   command.add(line_options(request->lines));
   command.add(storage_options(request->storage));
-  command.on_run([request] { rank(*request); });
+  command.on_run([&command, request] { rank(command, *request); });
 }
 
 }  // namespace qkv::app

@@ -33,7 +33,7 @@ void ReportFile::read_beside(const char* kind) {
 
 void ReportFile::write(const std::string& title, const std::string& command) const {
   if (!wanted()) return;
-  write_file(path, report.html(title, command));
+  write_file(path, report.html(title, command, start));
   note_written(path);
 }
 

@@ -14,6 +14,7 @@ struct ReportFile {
   std::string path{};
   std::string beside{};  // a file of explain --json; empty: none
   Report report{};
+  std::string start{};  // the view that the page shows first; empty: the first one
 
   bool wanted() const { return !path.empty(); }
   // Refuses a file that is one of these inputs or cannot be written, before any work; and another output beside it.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "explained_head.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "io/json/json_events.h"
@@ -25,6 +26,7 @@ struct TagRequest {
   Aggregation aggregation = Aggregation::simple;
   bool json = false;
   TextLineOptions lines{};
+  ExplainedHead explained{};
 };
 
 std::string line_of(const std::string& tagged, const std::vector<TaggedSpan>& found, std::int64_t cut, bool json) {
@@ -46,10 +48,18 @@ std::string line_of(const std::string& tagged, const std::vector<TaggedSpan>& fo
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-void tag(const TagRequest& request) {
+void tag(const Command& command, TagRequest request) {
   std::vector<std::string> given;
   for (const std::string& each : request.texts) given.push_back(text_of_option("text", each, request.lines));
-  const Tagger tagger = Tagger::load(find_model(request.model), request.storage.of_model());
+  const std::string folder = find_model(request.model);
+  request.explained.check(folder);
+  const Tagger tagger = Tagger::load(folder, request.storage.of_model());
+  if (request.explained.wanted) {
+    for (const std::string& text : given) {
+      request.explained.print(tagger, JudgedText(tagger, text, interruption()), request.json);
+    }
+    return request.explained.report.write("Labelled: " + given.front(), command.line());
+  }
   CutTexts all_cut;
   const auto answer = [&](const std::vector<std::string>& texts) {
     check_interruption();
@@ -94,9 +104,12 @@ void add_tag(Command& program) {
        {"--json", flag(request->json),
         "Write one JSON object per line, with offsets in characters, and \"cut\": N if the last N tokens did not fit "
         "the model"}});
+  command.add(explain_options(request->explained,
+                              "Show which words each label came from, of every token whose label is not \"O\", instead",
+                              needs("text") & excludes("--aggregation")));
   command.add(line_options(request->lines));
   command.add(storage_options(request->storage));
-  command.on_run([request] { tag(*request); });
+  command.on_run([&command, request] { tag(command, *request); });
 }
 
 }  // namespace qkv::app

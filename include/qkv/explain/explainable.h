@@ -95,6 +95,13 @@ struct Alignment {
   bool is_continuation = false;  ///< of a language model
 };
 
+/// Numbers that the head of an encoder gives of a text, each a token of a sequence of their names.
+struct HeadOutputs {
+  std::size_t sequence = 0;  ///< of the names, by its number
+  bool are_scores = false;   ///< logits, which are no log-probabilities
+  std::int64_t cut = 0;      ///< tokens at the end of the text that were not read
+};
+
 /// Layers and heads count from 0, as do the attentions of a model.
 struct HeadIndex {
   std::int64_t layer = 0;
@@ -116,7 +123,7 @@ struct LeftOut {
 
 /// What a run comes to, in one of two ways.
 struct Outcome {
-  std::vector<double> log_probabilities{};  ///< of each token that the model wrote
+  std::vector<double> log_probabilities{};  ///< of each token that the model wrote; or each output of a head
   Tensor outputs{};                         ///< [tokens, size]: of a model that writes none, the last vector of each
 };
 
@@ -127,6 +134,7 @@ struct Attentions {
   std::optional<Alignment> alignment{};
   LeftOut left_out{};                  ///< by the run
   std::vector<std::string> remarks{};  ///< sentences that a reader must know
+  std::optional<HeadOutputs> outputs{};
 };
 
 /// A model and its input.
@@ -137,8 +145,9 @@ class QKV_API Explainable {
   virtual void run(Observer& observer) const = 0;
   /// Of a run that leaves out more. std::invalid_argument if that is not there, or the kind of model cannot.
   virtual Outcome outcome(const LeftOut& more) const;
-  /// Of a model that writes: the backward pass from minus the log-probability of one token that it wrote. The observer
-  /// receives scope + heads_gradient, of the heads' outputs. Of another model, nothing.
+  /// Of a model that writes: the backward pass from minus the log-probability of one token that it wrote; of a head,
+  /// from minus one of its outputs. The observer receives scope + heads_gradient, of the heads' outputs. Of another
+  /// model, nothing.
   virtual void run_backward(std::int64_t /*written*/, Observer& /*observer*/) const {}
 };
 

@@ -4,7 +4,8 @@
 /// this text is said by Spearman's rank correlation.
 ///
 /// Asked about is a token t: of a model that writes the log-probability of the t-th token written; of an encoder the
-/// last vector of token t. Rows are those of t where t is among the queries of an attention, else all of its queries'.
+/// last vector of token t; of a head (judged_text.h) its t-th output, a log-probability or a logit. Rows are those of t
+/// where t is among the queries of an attention, else all of its queries'.
 /// With layers l, heads h, queries i of those rows, w the weights:
 ///
 ///     measure      of a key j                              of a head h
@@ -61,10 +62,14 @@ struct TokenMeasures {
   Attentions attentions{};
   std::int64_t token = 0;
   std::size_t sequence = 0;                 ///< whose token it is
-  std::optional<double> log_probability{};  ///< of a token that was written
+  std::optional<double> log_probability{};  ///< of a token that was written, or of a head's output
+  std::optional<double> score{};            ///< of a head's output that is a logit
   std::vector<Keys> keys{};                 ///< of each attention
   std::vector<HeadIndex> heads{};           ///< of all attentions; none: the text is too long
   std::vector<MeasuredBy> by_heads{};       ///< one value per head
+  /// Of a head's output one value per word of the text: the gradients of its tokens summed, and their knock-out
+  /// together.
+  std::vector<MeasuredBy> by_words{};
 };
 
 /// Which sequence has the tokens that can be asked about.
@@ -75,6 +80,8 @@ QKV_API std::size_t measured_sequence(const Attentions& attentions);
 QKV_API TokenMeasures measure_token(const Explainable& input, std::int64_t token);
 
 QKV_API std::string to_text(const TokenMeasures& measures, const TextStyle& style = {});
+/// What each word did for an output of a head. std::invalid_argument for another token.
+QKV_API std::string words_to_text(const TokenMeasures& measures, const TextStyle& style = {});
 QKV_API std::string to_json(const TokenMeasures& measures);  ///< docs/explain_json.md
 
 }  // namespace qkv

@@ -28,6 +28,8 @@ class QKV_API FillMask : public TextPipeline {
                                                   const TextEncoderOptions& options = {}) const;
 
   const std::string& mask() const { return mask_; }
+  /// As fill() calls them, by their ids; empty: the tokenizer lacks it.
+  const std::vector<std::string>& words() const { return words_; }
 
  private:
   FillMask(TextPipeline opened, std::string mask);

@@ -52,6 +52,10 @@ class QKV_API QuestionAnswerer : public TextPipeline {
   std::vector<Answer> answer(const std::string& question, const std::string& context,
                              const AnswerOptions& options = {}) const;
 
+  /// The parts in which answer() reads them, each with the question. Errors as from there.
+  std::vector<PairWindow> windows(const std::string& question, const std::string& context,
+                                  const AnswerOptions& options = {}) const;
+
  private:
   explicit QuestionAnswerer(TextPipeline opened) : TextPipeline(std::move(opened)) {}
 };

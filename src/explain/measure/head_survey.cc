@@ -278,7 +278,7 @@ void set_value_norm(HeadSurvey::Entry& entry, const Tensor& weights, Tensor leng
 HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options) {
   HeadSurvey survey{.attentions = input.attentions()};
   survey.costs.resize(survey.attentions.sites.size());
-  const auto& [sequences, sites, title, alignment, left_out, remarks] = survey.attentions;
+  const auto& [sequences, sites, title, alignment, left_out, remarks, outputs] = survey.attentions;
   std::optional<SurveyMaps> maps;
   if (options.maps) {
     maps.emplace(survey.attentions, *options.maps);

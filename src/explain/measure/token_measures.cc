@@ -15,8 +15,9 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// A sequence that is read whole before anything is written.
+// A sequence that is read whole before anything is written or said of it.
 bool is_source(const Attentions& attentions, std::size_t sequence) {
+  if (attentions.outputs) return true;
   const auto& alignment = attentions.alignment;
   return alignment && !alignment->is_continuation && sequence == attentions.sites[alignment->site].keys;
 }
@@ -59,14 +60,10 @@ double cosine(const Tensor& a, const Tensor& b, std::int64_t token) {
 }
 
 // What the token loses by each of these being left out, a turn each.
-template <class Index>
-Numbers knock_out(const Explainable& input, std::int64_t token, const std::vector<Index>& all,
-                  std::vector<Index> LeftOut::* part, ShareTurns& turns) {
+Numbers knock_out(const Explainable& input, std::int64_t token, const std::vector<LeftOut>& all, ShareTurns& turns) {
   const Outcome whole = input.outcome({});
   Numbers losses;
-  for (const Index& one : all) {
-    LeftOut more;
-    (more.*part).push_back(one);
+  for (const LeftOut& more : all) {
     const Outcome without = input.outcome(more);
     const auto t = static_cast<std::size_t>(token);
     losses.push_back(whole.log_probabilities.empty() ? 1 - cosine(whole.outputs, without.outputs, token)
@@ -119,6 +116,7 @@ const char* name_of(Measure measure) {
 }
 
 std::size_t measured_sequence(const Attentions& attentions) {
+  if (attentions.outputs) return attentions.outputs->sequence;
   return attentions.alignment ? attentions.alignment->target_sequence : attentions.sites[0].queries;
 }
 
@@ -134,7 +132,7 @@ TokenMeasures measure_token(const Explainable& input, std::int64_t token) {
     found.keys[site].by.push_back({.measure = measure, .values = std::move(values)});
   };
   const auto add_rollout = [&] {
-    if (all.alignment) return;
+    if (all.alignment || all.outputs) return;
     Rollout rollout(input);
     input.run(rollout);
     add(0, Measure::rollout, rollout.of(token));
@@ -158,8 +156,13 @@ TokenMeasures measure_token(const Explainable& input, std::int64_t token) {
       value_norm.add(index, value_norms(weights, lengths), rows.begin, rows.end, mean);
     }
   });
-  const bool writes = all.alignment.has_value(), is_whole = all.left_out.keys.empty() && all.left_out.heads.empty();
-  if (writes) found.log_probability = input.outcome({}).log_probabilities.at(static_cast<std::size_t>(token));
+  const bool writes = all.alignment || all.outputs;
+  const bool is_whole = all.left_out.keys.empty() && all.left_out.heads.empty();
+  if (writes) {
+    const bool is_score = all.outputs && all.outputs->are_scores;
+    (is_score ? found.score : found.log_probability) =
+        input.outcome({}).log_probabilities.at(static_cast<std::size_t>(token));
+  }
   if (writes && is_whole) {
     for (const HeadGradient& one : gradient_weights(input, token)) {
       gradient.add(one.index, one.values, 0, one.values.size(0), 1);
@@ -171,20 +174,34 @@ TokenMeasures measure_token(const Explainable& input, std::int64_t token) {
     if (writes && is_whole) add(s, Measure::gradient, gradient.by_key[s]);
   }
   add_rollout();
-  std::int64_t left_out = std::ssize(found.heads);
+  const TokenWords words = all.outputs ? all.sequences[all.sites[0].keys].words : TokenWords();
+  std::int64_t left_out = std::ssize(found.heads) + std::ssize(words.words);
   for (std::size_t s = 0; s < all.sites.size(); ++s) left_out += keys_seen(all, s, token);
   ShareTurns turns(left_out);
   for (std::size_t s = 0; s < all.sites.size(); ++s) {
-    std::vector<KeyIndex> keys;
-    for (std::int64_t j = 0; j < keys_seen(all, s, token); ++j) keys.push_back({j, s});
-    add(s, Measure::knock_out, knock_out(input, token, keys, &LeftOut::keys, turns));
+    std::vector<LeftOut> keys;
+    for (std::int64_t j = 0; j < keys_seen(all, s, token); ++j) keys.push_back({.keys = {{j, s}}});
+    add(s, Measure::knock_out, knock_out(input, token, keys, turns));
     correlate(found.keys[s].by);
   }
   found.by_heads.push_back({.measure = Measure::value_norm, .values = value_norm.by_head});
   if (writes && is_whole) found.by_heads.push_back({.measure = Measure::gradient, .values = gradient.by_head});
-  found.by_heads.push_back(
-      {.measure = Measure::knock_out, .values = knock_out(input, token, found.heads, &LeftOut::heads, turns)});
+  std::vector<LeftOut> heads;
+  for (const HeadIndex& head : found.heads) heads.push_back({.heads = {head}});
+  found.by_heads.push_back({.measure = Measure::knock_out, .values = knock_out(input, token, heads, turns)});
   correlate(found.by_heads);
+  if (words.words.empty()) return found;
+  Numbers sums(words.words.size());
+  std::vector<LeftOut> together(words.words.size());
+  for (std::size_t j = 0; j < words.word_of.size(); ++j) {
+    if (words.word_of[j] < 0) continue;
+    const auto word = static_cast<std::size_t>(words.word_of[j]);
+    sums[word] += gradient.by_key[0][j];
+    together[word].keys.push_back({static_cast<std::int64_t>(j), 0});
+  }
+  if (is_whole) found.by_words.push_back({.measure = Measure::gradient, .values = std::move(sums)});
+  found.by_words.push_back({.measure = Measure::knock_out, .values = knock_out(input, token, together, turns)});
+  correlate(found.by_words);
   return found;
 }
 

@@ -21,6 +21,7 @@ double largest_entropy(const Attentions& attentions, std::size_t site);
 
 // How many tokens at the end of the text were not read.
 inline std::int64_t cut_of(const Attentions& attentions) {
+  if (attentions.outputs) return attentions.outputs->cut;
   return attentions.alignment ? attentions.alignment->cut : 0;
 }
 

@@ -24,7 +24,7 @@ OrderedJson to_object(const HeadSummary& summary) {
 }
 
 OrderedJson to_object(const HeadMap& map, const HeadIndex& index, const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment, left_out, remarks] = survey.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks, outputs] = survey.attentions;
   MapViews views{.queries = std::ssize(sequences[sites[index.site].queries].tokens),
                  .keys = std::ssize(sequences[sites[index.site].keys].tokens),
                  .blocks = map.blocks,
@@ -160,7 +160,7 @@ OrderedJson measured(const std::vector<MeasuredBy>& by) {
 }  // namespace
 
 std::string to_json(const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment, left_out, remarks] = survey.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks, outputs] = survey.attentions;
   OrderedJson object =
       json_object("heads", selected_target(), Dtype::f32,
                   "What the heads attend to" + without(survey.attentions) + (input.empty() ? "" : ": " + input),
@@ -258,13 +258,14 @@ std::string to_json(const AttentionMaps& maps) {
 }
 
 std::string to_json(const TokenMeasures& measures) {
-  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks, outputs] = measures.attentions;
   const AttentionSequence& sequence = sequences[measures.sequence];
   const std::string& name = sequence.tokens[static_cast<std::size_t>(measures.token)];
-  OrderedJson object =
-      json_object("token", selected_target(), Dtype::f32,
-                  fmt::format("Measures of token {}, \"{}\"", measures.token, name) + without(measures.attentions),
-                  measures.fingerprint);
+  OrderedJson object = json_object("token", selected_target(), Dtype::f32,
+                                   (outputs ? fmt::format("What \"{}\" came from", name)
+                                            : fmt::format("Measures of token {}, \"{}\"", measures.token, name)) +
+                                       without(measures.attentions),
+                                   measures.fingerprint);
   object["input"] = input;
   object["sequence"] = sequence.name;
   object["cut"] = cut_of(measures.attentions);
@@ -272,6 +273,7 @@ std::string to_json(const TokenMeasures& measures) {
   object["token"] = measures.token;
   object["log_probability"] =
       measures.log_probability ? io::json_number(*measures.log_probability) : OrderedJson(nullptr);
+  if (measures.score) object["score"] = io::json_number(*measures.score);
   object["keys"] = OrderedJson::array();
   for (const TokenMeasures::Keys& keys : measures.keys) {
     std::vector<std::string> tokens = sequences[sites[keys.site].keys].tokens;
@@ -284,6 +286,9 @@ std::string to_json(const TokenMeasures& measures) {
     places.push_back({{"attention", sites[head.site].name}, {"layer", head.layer}, {"head", head.head}});
   }
   object["heads"] = {{"all", std::move(places)}, {"measures", measured(measures.by_heads)}};
+  if (outputs) {
+    object["words"] = {{"all", sequences[sites[0].keys].words.words}, {"measures", measured(measures.by_words)}};
+  }
   return json_text(object);
 }
 

@@ -111,7 +111,7 @@ std::string report_tables(const Explanation& explanation) {
 }
 
 std::string report_tables(const HeadSurvey& survey) {
-  const auto& [sequences, sites, input, alignment, left_out, remarks] = survey.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks, outputs] = survey.attentions;
   std::string text = cut_line(cut_of(survey.attentions));
   for (const std::string& remark : remarks) text += html_element("p", io::markup_text(remark)) + "\n";
   for (const AttentionSequence& sequence : sequences) {
@@ -159,7 +159,7 @@ std::string report_tables(const HeadTrace& trace) {
 }
 
 std::string report_tables(const TokenMeasures& measures) {
-  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks, outputs] = measures.attentions;
   const auto rows = [](const std::vector<MeasuredBy>& by, const std::string& name, const TableNames& columns) {
     std::string text =
         "<table>" + html_element("caption", io::markup_text(name)) + "\n" + html_column_heads(columns, true);
@@ -171,6 +171,7 @@ std::string report_tables(const TokenMeasures& measures) {
     return text + "</table>\n";
   };
   std::string text = cut_line(cut_of(measures.attentions));
+  if (!measures.by_words.empty()) text += rows(measures.by_words, "Words", sequences[sites[0].keys].words.words);
   for (const TokenMeasures::Keys& keys : measures.keys) {
     if (keys.by.empty()) continue;
     TableNames names = sequences[sites[keys.site].keys].tokens;
@@ -375,9 +376,10 @@ void Report::add(const HeadTrace& trace, std::optional<std::int64_t> token) {
 }
 
 void Report::add(const TokenMeasures& measures) {
-  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks, outputs] = measures.attentions;
   const std::string& token = sequences[measures.sequence].tokens[static_cast<std::size_t>(measures.token)];
-  parts_.push_back({.name = name_of("Measures of token " + std::to_string(measures.token) + ", " + token),
+  parts_.push_back({.name = name_of(outputs ? "What " + token + " came from"
+                                            : "Measures of token " + std::to_string(measures.token) + ", " + token),
                     .json = to_json(measures),
                     .tables = report_tables(measures)});
 }

@@ -6,7 +6,9 @@
 #include <functional>
 #include <numeric>
 
+#include "core/mathematics.h"
 #include "explain/observe/left_out_masks.h"
+#include "explain/observe/require.h"
 #include "explain/observe/token_names.h"
 #include "explain/steps/explanation_context.h"
 #include "explain/steps/text_parts.h"
@@ -69,10 +71,63 @@ std::string padded(const std::string& text, std::size_t width) {
 }
 
 constexpr std::size_t kKeyWidth = 20, kHeadWidth = 34;
+constexpr std::size_t kLossBar = 20;  // characters of the largest knock-out
+
+std::string output_name(const TokenMeasures& measures) {
+  return TokenNames(measures.attentions.sequences[measures.sequence].tokens)[measures.token];
+}
+
+std::string about_output(const TokenMeasures& measures) {
+  const std::string name = output_name(measures);
+  if (measures.heads.empty())
+    return fmt::format("The text has more than {} tokens: nothing is measured.", kMostMeasured);
+  const std::string value = measures.score ? fmt::format("{} (a logit): {}", name, fixed_text(*measures.score, 5))
+                                           : fmt::format("Log-probability of {}: {}, a probability of {}", name,
+                                                         fixed_text(*measures.log_probability, 5),
+                                                         fixed_text(exp(*measures.log_probability), 5));
+  return value +
+         ". Knock-out: by how much it falls if a word, or a key, is hidden from every query in all layers, or a head "
+         "gives 0; below 0 it rises.";
+}
+
+constexpr const char* kAboutGradient =
+    "Gradient: gradient with respect to the weights of attention, times the weights, summed over all queries, layers "
+    "and heads (Barkan 2021, Chefer 2021).";
+
+// What each word did, in the order of the text.
+Section about_words(const TokenMeasures& measures) {
+  const std::vector<std::string>& words = measures.attentions.sequences[measures.attentions.sites[0].keys].words.words;
+  const TokenNames names(words);
+  Block about, table;
+  about.lines = {plain(about_output(measures)), plain(kAboutGradient)};
+  for (Line& line : about_cut(cut_of(measures.attentions))) about.lines.push_back(std::move(line));
+  if (measures.by_words.empty()) return {0, "What it came from", {about}};
+  const std::vector<double>& losses = measures.by_words.back().values;
+  double most = 0;
+  for (const double loss : losses) most = std::max(most, std::abs(loss));
+  Line head{{padded("word", kKeyWidth), Role::key}};
+  for (const MeasuredBy& one : measures.by_words) {
+    head.push_back({fmt::format(" {:>11}", shown_name(one.measure)), role_of(one.measure)});
+  }
+  table.lines.push_back(std::move(head));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    Line line{{padded(names.column(static_cast<std::int64_t>(i)), kKeyWidth), Role::key}};
+    for (const MeasuredBy& one : measures.by_words) {
+      line.push_back({fmt::format(" {:>11}", fixed_text(one.values[i], 5)), role_of(one.measure)});
+    }
+    const double part = most > 0 ? std::abs(losses[i]) / most : 0;
+    const std::string bar(static_cast<std::size_t>(part * kLossBar + 0.5), losses[i] < 0 ? '-' : '#');
+    if (!bar.empty()) line.push_back({" " + bar, Role::weight});
+    table.lines.push_back(std::move(line));
+  }
+  return {0, "What it came from", {about, table}};
+}
 
 Section about_measures(const TokenMeasures& measures) {
   Block block;
-  if (measures.heads.empty()) {
+  if (measures.attentions.outputs) {
+    // Said above the words.
+  } else if (measures.heads.empty()) {
     block.lines = {
         plain(fmt::format("The text has more than {} tokens: of these there is the rollout alone.", kMostMeasured))};
   } else if (measures.log_probability) {
@@ -110,15 +165,29 @@ Section about_measures(const TokenMeasures& measures) {
   return {0, "What the columns are", {block}};
 }
 
+std::string output_title(const TokenMeasures& measures) {
+  return printable(measures.attentions.input + "  ->  ") + output_name(measures);
+}
+
 }  // namespace
 
+std::string words_to_text(const TokenMeasures& measures, const TextStyle& style) {
+  require(measures.attentions.outputs.has_value(), "words are measured for what a head says alone");
+  Explanation explanation;
+  explanation.title = output_title(measures);
+  explanation.sections = {about_words(measures)};
+  return to_text(explanation, style);
+}
+
 std::string to_text(const TokenMeasures& measures, const TextStyle& style) {
-  const auto& [sequences, sites, input, alignment, left_out, remarks] = measures.attentions;
+  const auto& [sequences, sites, input, alignment, left_out, remarks, outputs] = measures.attentions;
   const TokenNames own(sequences[measures.sequence].tokens);
   Explanation explanation;
-  explanation.title = fmt::format("Token {}, \"{}\": {}", measures.token, own[measures.token],
-                                  input.empty() ? "what it owes to each key and head" : printable(input)) +
-                      printable(without(measures.attentions));
+  explanation.title = outputs ? output_title(measures)
+                              : fmt::format("Token {}, \"{}\": {}", measures.token, own[measures.token],
+                                            input.empty() ? "what it owes to each key and head" : printable(input)) +
+                                    printable(without(measures.attentions));
+  if (outputs) explanation.sections.push_back(about_words(measures));
   for (const TokenMeasures::Keys& keys : measures.keys) {
     if (keys.by.empty()) continue;
     const AttentionSite& site = sites[keys.site];

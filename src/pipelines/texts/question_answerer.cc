@@ -78,36 +78,40 @@ QuestionAnswerer QuestionAnswerer::load(const std::string& folder, WeightStorage
   return QuestionAnswerer(open_pairs(folder, TextTask::answer, storage));
 }
 
-std::vector<Answer> QuestionAnswerer::answer(const std::string& question, const std::string& context,
-                                             const AnswerOptions& options) const {
-  const StopScope stop(options.stop);
+std::vector<PairWindow> QuestionAnswerer::windows(const std::string& question, const std::string& context,
+                                                  const AnswerOptions& options) const {
   const std::int64_t positions = model().encoder().config().positions;
-  refuse_unless(options.top_k >= 1, "answer", "top_k is {}, at least 1 is needed", options.top_k);
-  refuse_unless(options.max_answer_len >= 1, "answer", "max_answer_len is {}, at least 1 is needed",
-                options.max_answer_len);
   refuse_unless(static_cast<std::int64_t>(options.max_seq_len) <= positions, "answer",
                 "max_seq_len is {}, and the model has {} positions", options.max_seq_len, positions);
   const std::size_t most = options.max_seq_len > 0 ? options.max_seq_len : std::min(max_length(), kMaxSequence);
-  const std::vector<PairWindow> windows =
-      tokenizer().encode_windows(question, context, most, std::min(options.doc_stride, most / 2));
+  return tokenizer().encode_windows(question, context, most, std::min(options.doc_stride, most / 2));
+}
+
+std::vector<Answer> QuestionAnswerer::answer(const std::string& question, const std::string& context,
+                                             const AnswerOptions& options) const {
+  const StopScope stop(options.stop);
+  refuse_unless(options.top_k >= 1, "answer", "top_k is {}, at least 1 is needed", options.top_k);
+  refuse_unless(options.max_answer_len >= 1, "answer", "max_answer_len is {}, at least 1 is needed",
+                options.max_answer_len);
+  const std::vector<PairWindow> read = windows(question, context, options);
   std::vector<Encoding> encodings;
-  for (const PairWindow& window : windows) encodings.push_back(window.encoding);
+  for (const PairWindow& window : read) encodings.push_back(window.encoding);
   // Some become one when they are put into words.
   const std::size_t top = static_cast<std::size_t>(options.top_k),
                     candidates = options.align_to_words ? 2 * top + 10 : top;
-  std::vector<std::vector<Answer>> found(windows.size());
-  std::vector<double> impossible(windows.size());
+  std::vector<std::vector<Answer>> found(read.size());
+  std::vector<double> impossible(read.size());
   for_each_text_batch(encodings, options.threads, [&](const TokenBatch& batch, std::size_t begin) {
     const Tensor logits = model().logits(batch, {.threads = options.threads});
     const std::int32_t* const offsets = batch.offsets.data<std::int32_t>();
     for (std::int64_t b = 0; b < batch.batch(); ++b) {
       const std::size_t at = begin + static_cast<std::size_t>(b);
       const TensorView rows = logits.view().slice(0, offsets[b], offsets[b + 1]);
-      const std::vector<double> begins = shares_of(rows, windows[at], 0), ends = shares_of(rows, windows[at], 1);
+      const std::vector<double> begins = shares_of(rows, read[at], 0), ends = shares_of(rows, read[at], 1);
       impossible[at] = begins.back() * ends.back();
       for (const TokenSpan& span :
-           best_spans(begins, ends, windows[at], static_cast<std::size_t>(options.max_answer_len), candidates)) {
-        const TextSpan bytes = text_span(span, windows[at], options.align_to_words);
+           best_spans(begins, ends, read[at], static_cast<std::size_t>(options.max_answer_len), candidates)) {
+        const TextSpan bytes = text_span(span, read[at], options.align_to_words);
         found[at].push_back({context.substr(bytes.begin, bytes.end - bytes.begin), span.score, bytes});
       }
     }

@@ -15,6 +15,17 @@ function measured_of(value: unknown, where: string, count: number): Measured[] {
   });
 }
 
+// Of what a model's head said.
+function output_of(value: Json): Pick<Token, "score" | "words"> {
+  if (value.words === undefined) return { score: null, words: null };
+  const words = check.object_of(value.words, "words");
+  const all = check.texts_of(words.all, "words.all");
+  return {
+    score: value.score === undefined ? null : check.number_of(value.score, "score"),
+    words: { all, measures: measured_of(words.measures, "words.measures", all.length) },
+  };
+}
+
 export function token_of(value: Json): Token {
   const tokens = check.texts_of(value.tokens, "tokens");
   const token = check.count_of(value.token, "token");
@@ -45,6 +56,7 @@ export function token_of(value: Json): Token {
       };
     }),
     heads: { all, measures: measured_of(heads.measures, "heads.measures", all.length) },
+    ...output_of(value),
   };
 }
 

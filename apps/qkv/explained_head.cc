@@ -1,0 +1,39 @@
+// Measures the outputs of a head, and prints them.
+#include "explained_head.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "inputs/head_options.h"
+#include "notes.h"
+#include "qkv/explain/token_measures.h"
+#include "qkv/pipelines/fingerprint.h"
+#include "signals.h"
+#include "surroundings.h"
+
+namespace qkv::app {
+
+void ExplainedHead::print(const TextPipeline& model, const JudgedText& text, bool json) {
+  const Attentions& all = text.attentions();
+  const auto outputs = std::ssize(all.sequences[measured_sequence(all)].tokens);
+  if (fingerprint.empty() && (json || report.wanted())) fingerprint = qkv::fingerprint(model, {.stop = interruption()});
+  if (report.wanted()) {
+    reported_survey(text, {}, {}, report, fingerprint);
+    report.start = "view=token&of=1";  // behind the heads
+  }
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    auto line = std::make_unique<WorkingLine>("explaining");
+    TokenMeasures measures = measure_token(text, i);
+    line.reset();
+    measures.fingerprint = fingerprint;
+    if (report.wanted()) report.report.add(measures);
+    fmt::print("{}", json ? to_json(measures) + "\n" : words_to_text(measures, text_style()));
+  }
+}
+
+std::vector<Option> explain_options(ExplainedHead& head, const char* help, const Rules& rules) {
+  return {{"--explain", flag(head.wanted), help, rules}, html_option(head.report, needs("--explain"))};
+}
+
+}  // namespace qkv::app

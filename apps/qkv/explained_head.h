@@ -1,0 +1,27 @@
+// --explain of the commands whose models have a head: what each of its outputs came from.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+#include "commands/report_file.h"
+#include "qkv/explain/judged_text.h"
+
+namespace qkv::app {
+
+struct ExplainedHead {
+  bool wanted = false;
+  ReportFile report{};
+  std::string fingerprint{};  // of the model; empty: nobody asks
+
+  // Refuses a report in place of a file of the model.
+  void check(const std::string& folder) const { report.check(model_files(folder)); }
+  // Each output as text, or as a line of JSON; the report, if one is wanted, has them then.
+  void print(const TextPipeline& model, const JudgedText& text, bool json);
+};
+
+// --explain, which says `help`, and --html. `rules`: of --explain.
+std::vector<Option> explain_options(ExplainedHead& head, const char* help, const Rules& rules = {});
+
+}  // namespace qkv::app
