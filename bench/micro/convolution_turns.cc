@@ -1,7 +1,7 @@
 // Our side of bench/peers/convolution_peers.py: answers one line on standard output for each line on standard input, so
 // that a script can run ours and others in turns.
 //
-//   case THREADS BATCH LENGTH IN OUT KERNEL DILATION GROUPS
+//   case THREADS BATCH LENGTH IN OUT KERNEL DILATION
 //                             f32, outputs as long as inputs
 //   run SECONDS PASS          again and again, PASS forward, or both: forward and all gradients; the best seconds
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ Tensor random_tensor(const Dims& shape) {
 
 struct Sizes {
   int threads;
-  std::int64_t batch, length, in, out, kernel, dilation, groups;
+  std::int64_t batch, length, in, out, kernel, dilation;
 };
 
 // One pass: forward, and backward too if it is wanted.
@@ -45,13 +45,9 @@ using Pass = std::function<void(bool)>;
 
 Pass pass_of(const Sizes& own) {
   Weights weights = initial_weights(1);
-  auto layer = std::make_shared<Conv1d>(Conv1dConfig{.in = own.in,
-                                                     .out = own.out,
-                                                     .kernel = own.kernel,
-                                                     .padding = (own.kernel - 1) * own.dilation / 2,
-                                                     .dilation = own.dilation,
-                                                     .groups = own.groups},
-                                        weights);
+  auto layer = std::make_shared<Conv1d>(
+      Conv1dConfig{.in = own.in, .out = own.out, .kernel = own.kernel, .dilation = own.dilation, .causal = true},
+      weights);
   layer->update([](const std::string&, Parameter& parameter) { parameter.want_gradient(); });
   const Dims shape{own.batch, own.length, own.in};
   const auto x = std::make_shared<Tensor>(random_tensor(shape));
@@ -82,8 +78,8 @@ std::string answer(const std::string& line, Sizes& sizes, Pass& pass) {
   double seconds = 0;
   words >> command;
   Sizes own{};
-  if (command == "case" && words >> own.threads >> own.batch >> own.length >> own.in >> own.out >> own.kernel >>
-                               own.dilation >> own.groups) {
+  if (command == "case" &&
+      words >> own.threads >> own.batch >> own.length >> own.in >> own.out >> own.kernel >> own.dilation) {
     sizes = own;
     pass = pass_of(own);
     return "ready";

@@ -13,12 +13,11 @@ import time
 
 import torch
 
-# name: batch, length, channels in and out, kernel, dilation, groups
+# name: batch, length, channels in and out, kernel, dilation
 CASES = {
-    "Conv1d, 256 channels, width 3, 8 x 512": (8, 512, 256, 256, 3, 1, 1),
-    "Conv1d, 256 channels, width 3, dilation 4, 8 x 512": (8, 512, 256, 256, 3, 4, 1),
-    "Conv1d, 64 channels, width 3, 32 x 64": (32, 64, 64, 64, 3, 1, 1),
-    "Conv1d, 256 channels, width 3, each alone, 8 x 512": (8, 512, 256, 256, 3, 1, 256),
+    "Conv1d, 256 channels, width 3, 8 x 512": (8, 512, 256, 256, 3, 1),
+    "Conv1d, 256 channels, width 3, dilation 4, 8 x 512": (8, 512, 256, 256, 3, 4),
+    "Conv1d, 64 channels, width 3, 32 x 64": (32, 64, 64, 64, 3, 1),
 }
 
 
@@ -47,9 +46,9 @@ def best_seconds(action, seconds, threads):
     return best
 
 
-def torchs(batch, length, channels_in, channels_out, kernel, dilation, groups):
+def torchs(batch, length, channels_in, channels_out, kernel, dilation):
     padding = (kernel - 1) * dilation // 2
-    model = torch.nn.Conv1d(channels_in, channels_out, kernel, padding=padding, dilation=dilation, groups=groups)
+    model = torch.nn.Conv1d(channels_in, channels_out, kernel, padding=padding, dilation=dilation)
     x = torch.randn(batch, channels_in, length)
     trained, grad_out = x.clone().requires_grad_(), torch.randn(batch, channels_out, length)
 

@@ -32,33 +32,13 @@ std::int64_t rows_of(std::int64_t numbers, std::int64_t depth, std::int64_t leas
   return std::clamp(numbers / depth, least, most);
 }
 
-// Rows of some channels.
-template <class T>
-struct Channels {
-  T* first;
-  std::int64_t stride, count;
-};
-
-template <class T>
-Channels<const T> channels_of(const TensorView& rows, std::int64_t group, std::int64_t count) {
-  return {rows.data<T>() + group * count, rows.stride(0), count};
-}
-
-// [out, in, kernel] as [out, kernel, in], of one group.
-template <class View>
-View taps_first(const View& weight, std::int64_t first, std::int64_t count) {
-  return weight.slice(0, first, first + count).transpose(1, 2);
-}
-
 void check_type(const char* name, Dtype dtype, Dtype weights) {
   refuse_unless(dtype == weights, kConv1d, "{} is {}, the weights are {}; they must agree", name, name_of(dtype),
                 name_of(weights));
 }
 
-// Zeros in front of a sequence.
-std::int64_t zeros_before(const Conv1dConfig& config) {
-  return config.causal ? (config.kernel - 1) * config.dilation : config.padding;
-}
+// From the first place that a window sees to its last one.
+std::int64_t reach_of(const Conv1dConfig& config) { return (config.kernel - 1) * config.dilation; }
 
 }  // namespace
 
@@ -98,7 +78,7 @@ class Conv1d::Windows {
     for (std::int64_t row = begin; row < end; ++row) {
       while (row >= out_[sequence]) ++sequence;
       const std::int64_t first = in_[sequence - 1], length = in_[sequence] - first;
-      const std::int64_t left = (row - out_[sequence - 1]) * config_.stride - zeros_before(config_);
+      const std::int64_t left = row - out_[sequence - 1] - (config_.causal ? reach_of(config_) : 0);
       if (config_.dilation == 1) {
         const std::int64_t from = std::max<std::int64_t>(0, -left), to = std::min(config_.kernel, length - left);
         if (from < to) f(row, from, first + left + from, to - from);
@@ -111,38 +91,33 @@ class Conv1d::Windows {
     }
   }
 
-  // to [end - begin, taps * channels] = the windows begin to end.
+  // to [end - begin, taps * channels] = the windows begin to end of rows `stride` apart.
   template <class T>
-  void gather(std::int64_t begin, std::int64_t end, const Channels<const T>& x, T* to) const {
-    const std::int64_t depth = config_.kernel * x.count;
+  void gather(std::int64_t begin, std::int64_t end, const T* x, std::int64_t stride, T* to) const {
+    const std::int64_t in = config_.in, depth = config_.kernel * in;
     T* next = to;
     for_each_run(begin, end, [&](std::int64_t row, std::int64_t tap, std::int64_t from, std::int64_t count) {
-      next = std::fill_n(next, to + (row - begin) * depth + tap * x.count - next, T{0});
-      const T* source = x.first + from * x.stride;
-      if (x.stride == x.count) {
-        next = std::copy_n(source, count * x.count, next);
+      next = std::fill_n(next, to + (row - begin) * depth + tap * in - next, T{0});
+      const T* source = x + from * stride;
+      if (stride == in) {
+        next = std::copy_n(source, count * in, next);
         return;
       }
-      for (std::int64_t i = 0; i < count; ++i, source += x.stride) {
-        if (x.count == 1) {
-          *next++ = *source;  // a call of memcpy costs more
-        } else {
-          next = std::copy_n(source, x.count, next);
-        }
-      }
+      for (std::int64_t i = 0; i < count; ++i, source += stride) next = std::copy_n(source, in, next);
     });
     std::fill(next, to + (end - begin) * depth, T{0});
   }
 
-  // The rows that the windows begin to end see += channels first to last of those windows' gradients, of row `origin`
-  // on.
+  // The rows of x that the windows begin to end see += channels first to last of those windows' gradients, of row
+  // `origin` on.
   template <class T>
   void scatter(std::int64_t origin, std::int64_t begin, std::int64_t end, const T* gradients, std::int64_t first,
-               std::int64_t last, const Channels<T>& x) const {
+               std::int64_t last, const MutableTensorView& x) const {
+    const std::int64_t in = config_.in;
     for_each_run(begin, end, [&](std::int64_t row, std::int64_t tap, std::int64_t to, std::int64_t count) {
-      const T* from = gradients + ((row - origin) * config_.kernel + tap) * x.count;
-      T* sum = x.first + to * x.stride;
-      for (std::int64_t i = 0; i < count; ++i, from += x.count, sum += x.stride) {
+      const T* from = gradients + ((row - origin) * config_.kernel + tap) * in;
+      T* sum = x.data<T>() + to * x.stride(0);
+      for (std::int64_t i = 0; i < count; ++i, from += in, sum += x.stride(0)) {
         for (std::int64_t c = first; c < last; ++c) sum[c] += from[c];
       }
     });
@@ -162,54 +137,53 @@ class Conv1d::Backward {
     block_ = Tensor::uninitialized({std::min(block_rows_, windows.rows()), layer.depth()}, dtype_of<T>);
   }
 
-  // Of one group, block after block.
-  void run(std::int64_t group, const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x) {
-    const std::int64_t in = layer_.group_in();
+  // Block after block.
+  void run(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x) {
     const bool wants_weight = layer_.weight_.has_gradient();
-    const MutableTensorView bias =
-        layer_.bias_.has_gradient() ? layer_.outputs_of(layer_.bias_.gradient.view(), group) : MutableTensorView();
+    const MutableTensorView bias = gradient_view(layer_.bias_);
     Tensor weight;
     MutableTensorView weight_place;
     if (wants_weight) {
-      weight = Tensor::zeros({layer_.group_out(), layer_.depth()}, dtype_of<T>);
+      weight = Tensor::zeros({layer_.config_.out, layer_.depth()}, dtype_of<T>);
       weight_place = weight;
     }
     PackedMatrix to_windows;
-    if (grad_x) to_windows = PackedMatrix(layer_.matrix(group), threads_);
+    if (grad_x) to_windows = PackedMatrix(layer_.matrix(), threads_);
     for (std::int64_t begin = 0; begin < windows_.rows(); begin += block_rows_) {
       const std::int64_t end = std::min(begin + block_rows_, windows_.rows());
-      const TensorView gradients = layer_.outputs_of(grad_out.slice(0, begin, end), group);
+      const TensorView gradients = grad_out.slice(0, begin, end);
       const MutableTensorView seen = block_.view().slice(0, 0, end - begin);
-      if (wants_weight) gather_block(begin, end, channels_of<T>(x, group, in));
+      if (wants_weight) gather_block(begin, end, x);
       if (wants_weight || bias) {
         PackedRows inputs(seen);
         affine_backward(inputs, {}, gradients, {.weight = weight_place, .bias = bias}, threads_);
       }
       if (!grad_x) continue;
       matmul(gradients, to_windows, seen, {.threads = threads_});
-      scatter_block(begin, end, {grad_x.data<T>() + group * in, grad_x.stride(0), in});
+      scatter_block(begin, end, grad_x);
     }
-    if (wants_weight) layer_.add_weight_gradient(group, weight);
+    if (wants_weight) layer_.add_weight_gradient(weight);
   }
 
  private:
-  void gather_block(std::int64_t begin, std::int64_t end, const Channels<const T>& x) {
+  void gather_block(std::int64_t begin, std::int64_t end, const TensorView& x) {
     const std::int64_t rows = rows_of(kCopyNumbers, layer_.depth(), 1, block_rows_);
     parallel_for(divide_up(end - begin, rows), threads_, [&](std::int64_t task, int) {
       const std::int64_t first = begin + task * rows;
-      windows_.gather(first, std::min(first + rows, end), x, block_.data<T>() + task * rows * layer_.depth());
+      windows_.gather(first, std::min(first + rows, end), x.data<T>(), x.stride(0),
+                      block_.data<T>() + task * rows * layer_.depth());
     });
   }
 
   // Tasks share no element: rows of sequences apart, or channels apart. Each element is added to in the order of rows.
-  void scatter_block(std::int64_t begin, std::int64_t end, const Channels<T>& x) {
+  void scatter_block(std::int64_t begin, std::int64_t end, const MutableTensorView& x) {
     const std::vector<std::int64_t> cuts = windows_.cuts(begin, end);
-    const std::int64_t slices = divide_up(x.count, kAddChannels);
+    const std::int64_t in = layer_.config_.in, slices = divide_up(in, kAddChannels);
     parallel_for((std::ssize(cuts) - 1) * slices, threads_, [&](std::int64_t task, int) {
       const auto sequence = static_cast<std::size_t>(task / slices);
       const std::int64_t channel = task % slices * kAddChannels;
       windows_.scatter(begin, cuts[sequence], cuts[sequence + 1], std::as_const(block_).data<T>(), channel,
-                       std::min(channel + kAddChannels, x.count), x);
+                       std::min(channel + kAddChannels, in), x);
     });
   }
 
@@ -222,29 +196,17 @@ class Conv1d::Backward {
 
 Conv1d::Conv1d(const Conv1dConfig& config, Weights& weights, const std::string& scope)
     : config_(config), storage_(weights.storage()) {
-  for (const auto& [name, size] : {std::pair("kernel", config.kernel),
-                                   {"stride", config.stride},
-                                   {"dilation", config.dilation},
-                                   {"in", config.in},
-                                   {"out", config.out},
-                                   {"groups", config.groups}}) {
+  for (const auto& [name, size] :
+       {std::pair("kernel", config.kernel), {"dilation", config.dilation}, {"in", config.in}, {"out", config.out}}) {
     check_size(kConv1d, name, size);
   }
-  refuse_unless(config.padding >= 0 && config.padding <= kMaxLayerSize, kConv1d, "padding is {}; it must be 0 to {}",
-                config.padding, kMaxLayerSize);
-  refuse_unless(!config.causal || config.padding == 0, kConv1d, "causal with a padding of {}; it must be 0",
-                config.padding);
-  refuse_unless(config.in % config.groups == 0 && config.out % config.groups == 0, kConv1d,
-                "{} groups must divide in, {}, and out, {}", config.groups, config.in, config.out);
-  weight_.value = weights.take(scope + "weight", {config.out, group_in(), config.kernel});
+  weight_.value = weights.take(scope + "weight", {config.out, config.in, config.kernel});
   if (config.bias) bias_.value = weights.take(scope + "bias", {config.out});
   pack();
 }
 
 std::int64_t Conv1d::out_length(std::int64_t length) const {
-  const std::int64_t reach = (config_.kernel - 1) * config_.dilation;
-  const std::int64_t room = length + zeros_before(config_) + config_.padding - reach - 1;
-  return length == 0 || room < 0 ? 0 : room / config_.stride + 1;
+  return config_.causal ? length : std::max<std::int64_t>(0, length - reach_of(config_));
 }
 
 Tensor Conv1d::out_offsets(const TensorView& offsets) const {
@@ -254,38 +216,24 @@ Tensor Conv1d::out_offsets(const TensorView& offsets) const {
   return offsets_of(lengths);
 }
 
-template <class View>
-View Conv1d::outputs_of(const View& all, std::int64_t group) const {
-  return all.slice(all.rank() - 1, group * group_out(), (group + 1) * group_out());
-}
-
-Tensor Conv1d::matrix(std::int64_t group) const {
-  Tensor matrix = Tensor::uninitialized({group_out(), depth()}, weight_.value.dtype());
-  convert(taps_first(weight_.value.view(), group * group_out(), group_out()),
-          matrix.view().reshape({group_out(), config_.kernel, group_in()}));
+Tensor Conv1d::matrix() const {
+  Tensor matrix = Tensor::uninitialized({config_.out, depth()}, weight_.value.dtype());
+  convert(weight_.value.view().transpose(1, 2), matrix.view().reshape({config_.out, config_.kernel, config_.in}));
   return matrix;
 }
 
-void Conv1d::pack() {
-  parts_.clear();
-  for (std::int64_t group = 0; group < config_.groups; ++group) {
-    const Tensor own = matrix(group);
-    parts_.emplace_back(own.view().transpose(0, 1), 0, storage_);
-  }
-}
+void Conv1d::pack() { windows_to_out_ = PackedMatrix(matrix().view().transpose(0, 1), 0, storage_); }
 
-void Conv1d::add_weight_gradient(std::int64_t group, const Tensor& gradient) {
-  const MutableTensorView to = taps_first(weight_.gradient.view(), group * group_out(), group_out());
-  const auto add = [&]<class T>(T) {
+void Conv1d::add_weight_gradient(const Tensor& gradient) {
+  visit_f32_f64(gradient.dtype(), [&]<class T>(T) {
     const T* next = gradient.data<T>();
-    for (std::int64_t o = 0; o < group_out(); ++o) {
+    T* filter = weight_.gradient.data<T>();
+    for (std::int64_t o = 0; o < config_.out; ++o, filter += depth()) {
       for (std::int64_t tap = 0; tap < config_.kernel; ++tap) {
-        T* filter = to.data<T>() + o * to.stride(0) + tap * to.stride(1);
-        for (std::int64_t c = 0; c < group_in(); ++c) filter[c * to.stride(2)] += *next++;
+        for (std::int64_t c = 0; c < config_.in; ++c) filter[c * config_.kernel + tap] += *next++;
       }
     }
-  };
-  visit_f32_f64(gradient.dtype(), add);
+  });
 }
 
 Tensor Conv1d::forward(const Sequences& x, int threads) const {
@@ -301,11 +249,9 @@ Tensor Conv1d::forward(const Sequences& x, int threads) const {
     parallel_for(divide_up(windows.rows(), of_task), threads, [&](std::int64_t task, int) {
       const std::int64_t begin = task * of_task, end = std::min(begin + of_task, windows.rows());
       Tensor seen = Tensor::uninitialized({end - begin, depth()}, dtype_of<T>);
-      for (std::int64_t group = 0; group < config_.groups; ++group) {
-        windows.gather(begin, end, channels_of<T>(rows.view(), group, group_in()), seen.data<T>());
-        matmul(seen, parts_[static_cast<std::size_t>(group)], outputs_of(all.slice(0, begin, end), group),
-               {.bias = config_.bias ? outputs_of(bias_.value.view(), group) : TensorView(), .threads = 1});
-      }
+      windows.gather(begin, end, rows.view().data<T>(), rows.view().stride(0), seen.data<T>());
+      matmul(seen, windows_to_out_, all.slice(0, begin, end),
+             {.bias = config_.bias ? bias_.value.view() : TensorView(), .threads = 1});
     });
   };
   visit_f32_f64(out.dtype(), run);
@@ -322,13 +268,8 @@ void Conv1d::backward(const Sequences& x, const TensorView& grad_out, const Muta
   const LayerRows rows(kConv1d, x.rows, config_.in), grad_rows(kConv1d, grad_out, config_.out);
   if (grad_x) check_type("grad_x", grad_x.dtype(), dtype);
   const MutableTensorView output = grad_x ? output_rows(kConv1d, "grad_x", grad_x, x.rows.shape()) : grad_x;
-  const auto run = [&]<class T>(T) {
-    Backward<T> backward(*this, windows, threads);
-    for (std::int64_t group = 0; group < config_.groups; ++group) {
-      backward.run(group, rows.view(), grad_rows.view(), output);
-    }
-  };
-  visit_f32_f64(dtype, run);
+  visit_f32_f64(dtype,
+                [&]<class T>(T) { Backward<T>(*this, windows, threads).run(rows.view(), grad_rows.view(), output); });
 }
 
 void Conv1d::visit(const ParameterVisitor& visitor, const std::string& scope) const {

@@ -23,9 +23,9 @@ std::string recurrent_suffix(int layer, int direction) {
 }  // namespace
 
 Recurrent::Recurrent(const RecurrentConfig& config, Weights& weights, const std::string& scope)
-    : name_(config.cell == RecurrentCell::lstm ? "lstm"
-            : is_gru(config.cell)              ? "gru"
-                                               : "rnn"),
+    : name_(config.cell == RecurrentCell::lstm  ? "lstm"
+            : config.cell == RecurrentCell::gru ? "gru"
+                                                : "rnn"),
       config_(config) {
   check_size(name_, "in", config.in);
   check_size(name_, "hidden", config.hidden);
@@ -41,8 +41,8 @@ Recurrent::Recurrent(const RecurrentConfig& config, Weights& weights, const std:
       Direction& own = directions_.emplace_back();
       own.weight_ih =
           PackedParameter(weights.take(scope + "weight_ih" + suffix, {wide, in}), {wide}, weights.storage());
-      own.weight_hh = PackedParameter(weights.take(scope + "weight_hh" + suffix, {wide, config.hidden}),
-                                      state_products(config.cell, config.hidden), weights.storage());
+      own.weight_hh =
+          PackedParameter(weights.take(scope + "weight_hh" + suffix, {wide, config.hidden}), {wide}, weights.storage());
       if (!config.bias) continue;
       own.bias_ih.value = weights.take(scope + "bias_ih" + suffix, {wide});
       own.bias_hh.value = weights.take(scope + "bias_hh" + suffix, {wide});
@@ -85,18 +85,16 @@ RecurrentOutput Recurrent::run(const Sequences& x, const RecurrentStates<TensorV
       matmul(layer == 0 ? batch.rows() : in, own.weight_ih.part(), mine.gates,
              {.bias = config_.bias ? own.bias_ih.value.view() : TensorView(), .threads = threads});
       const auto at = static_cast<std::int64_t>(index(layer, d));
-      RecurrentForward& pass = passes[static_cast<std::size_t>(d)];
-      pass = {.cell = config_.cell,
-              .reverse = d == 1,
-              .bias = config_.bias ? own.bias_hh.value.view() : TensorView(),
-              .gates = mine.gates,
-              .kept = keeps ? mine.kept.view() : MutableTensorView(),
-              .out = out.view().reshape(shape).slice(1, d * hidden, (d + 1) * hidden),
-              .hidden = result.states.hidden.view().select(0, at),
-              .cell_state = is_lstm ? result.states.cell.view().select(0, at) : MutableTensorView()};
-      for (std::size_t part = 0; part < state_products(config_.cell, hidden).size(); ++part) {
-        pass.weights.push_back(&own.weight_hh.part(part));
-      }
+      passes[static_cast<std::size_t>(d)] = {
+          .cell = config_.cell,
+          .reverse = d == 1,
+          .weight = &own.weight_hh.part(),
+          .bias = config_.bias ? own.bias_hh.value.view() : TensorView(),
+          .gates = mine.gates,
+          .kept = keeps ? mine.kept.view() : MutableTensorView(),
+          .out = out.view().reshape(shape).slice(1, d * hidden, (d + 1) * hidden),
+          .hidden = result.states.hidden.view().select(0, at),
+          .cell_state = is_lstm ? result.states.cell.view().select(0, at) : MutableTensorView()};
     }
     parallel_for(static_cast<std::int64_t>(groups.size() * directions), threads, [&](std::int64_t task, int) {
       const auto at = static_cast<std::size_t>(task);

@@ -43,7 +43,7 @@ struct RecurrentOutput {
 struct RecurrentSaved {
   struct Direction {
     Tensor gates{};  // [tokens, gates * hidden], after their functions; none for rnn
-    Tensor kept{};   // [tokens, hidden]; lstm: c'; gru: W_hn h + b_hn; gru_reset_first: r * h
+    Tensor kept{};   // [tokens, hidden]; lstm: c'; gru: W_hn h + b_hn
   };
   std::vector<Direction> directions{};  // layer by layer
   std::vector<Tensor> out{};            // of each layer, before dropout

@@ -38,18 +38,16 @@ void add_state_gradients(const RecurrentBackward& pass, const RecurrentBatch& ba
   if (!to && !bias) return;
   const Tensor before = states_before(pass, batch, threads);
   PackedRows states(before);
-  const auto add = [&](PackedRows& x, const TensorView& gradient, std::int64_t begin) {
+  const auto add = [&](const TensorView& gradient, std::int64_t begin) {
     const std::int64_t end = begin + gradient.size(1);
-    affine_backward(x, {}, gradient,
+    affine_backward(states, {}, gradient,
                     {.weight = to ? to.slice(0, begin, end) : to, .bias = bias ? bias.slice(0, begin, end) : bias},
                     threads);
   };
-  if (!is_gru(pass.cell)) return add(states, pass.grad_gates, 0);
+  if (pass.cell != RecurrentCell::gru) return add(pass.grad_gates, 0);
   const std::int64_t gates = 2 * pass.out.size(1);
-  add(states, pass.grad_gates.slice(1, 0, gates), 0);
-  if (pass.cell == RecurrentCell::gru) return add(states, pass.grad_kept, gates);
-  PackedRows reset(pass.kept);
-  add(reset, pass.grad_gates.slice(1, gates, pass.grad_gates.size(1)), gates);
+  add(pass.grad_gates.slice(1, 0, gates), 0);
+  add(pass.grad_kept, gates);
 }
 
 void add_states(const MutableTensorView& to, const Tensor& from) {
@@ -123,12 +121,7 @@ void Recurrent::backward(const Sequences& x, const RecurrentStates<TensorView>& 
                    .grad_hidden = grad_states.hidden.view().select(0, state),
                    .grad_cell_state = is_lstm ? grad_states.cell.view().select(0, state) : MutableTensorView()};
       Tensor unpacked;
-      const TensorView weight = directions_[at].weight_hh.value(unpacked);
-      std::int64_t begin = 0;
-      for (const std::int64_t rows : state_products(config_.cell, hidden)) {
-        passes[d].weights.emplace_back(weight.slice(0, begin, begin + rows), threads);
-        begin += rows;
-      }
+      passes[d].weight = PackedMatrix(directions_[at].weight_hh.value(unpacked), threads);
     }
     parallel_for(static_cast<std::int64_t>(groups.size() * directions), threads, [&](std::int64_t task, int) {
       const auto at = static_cast<std::size_t>(task);

@@ -17,8 +17,6 @@ enum class RecurrentCell {
   // r, z = s(W_x x + b_x + W_h h + b_h), n = tanh(W_xn x + b_xn + r * (W_hn h + b_hn)); h' = (1 - z) * n + z * h, as in
   // torch. Rows of the weights: r, z, n.
   gru,
-  // n = tanh(W_xn x + b_xn + W_hn (r * h) + b_hn), else as gru. Cho et al., "Learning phrase representations" (2014).
-  gru_reset_first,
 };
 
 }  // namespace qkv

@@ -54,18 +54,13 @@ std::int64_t active_at(const RecurrentBatch& batch, std::span<const std::int64_t
   return static_cast<std::int64_t>(count);
 }
 
-// Of some rows of W_hh; not given if there is none.
-TensorView bias_part(const TensorView& bias, std::int64_t begin, std::int64_t end) {
-  return bias ? bias.slice(0, begin, end) : TensorView();
-}
-
 template <class T>
 void forward_typed(const RecurrentForward& pass, const RecurrentBatch& batch, std::span<const std::int64_t> sequences,
                    int threads) {
-  const std::int64_t size = pass.hidden.size(1), columns = pass.weights[0]->columns();
-  const bool has_cell = pass.cell == RecurrentCell::lstm, resets = pass.cell == RecurrentCell::gru_reset_first;
-  GroupRows<T> hidden(sequences, size), cell(sequences, has_cell ? size : 0), reset(sequences, resets ? size : 0);
-  GroupRows<T> products(sequences, columns), last_products(sequences, resets ? size : 0);
+  const std::int64_t size = pass.hidden.size(1);
+  const bool has_cell = pass.cell == RecurrentCell::lstm;
+  GroupRows<T> hidden(sequences, size), cell(sequences, has_cell ? size : 0);
+  GroupRows<T> products(sequences, pass.weight->columns());
   hidden.read(pass.hidden);
   if (has_cell) cell.read(pass.cell_state);
   std::vector<std::int64_t> tokens(sequences.size());
@@ -75,26 +70,15 @@ void forward_typed(const RecurrentForward& pass, const RecurrentBatch& batch, st
                         .products = products.data(),
                         .hidden = hidden.data(),
                         .cell = cell.data(),
-                        .reset = reset.data(),
                         .out = pass.out.data<T>(),
                         .out_stride = pass.out.stride(0),
                         .kept = data_or_null<T>(pass.kept)};
-  const TensorView bias = bias_part(pass.bias, 0, columns);
   for (std::int64_t t = 0; (step.rows = active_at(batch, sequences, t)) > 0; ++t) {
     for (std::int64_t i = 0; i < step.rows; ++i) {
       tokens[static_cast<std::size_t>(i)] = token_at(batch, sequences[static_cast<std::size_t>(i)], t, pass.reverse);
     }
-    matmul(hidden.first(step.rows), *pass.weights[0], products.first(step.rows), {.bias = bias, .threads = threads});
-    if (resets) {
-      step.resets_only = true;
-      recurrent_step(pass.cell, step);
-      matmul(reset.first(step.rows), *pass.weights[1], last_products.first(step.rows),
-             {.bias = bias_part(pass.bias, columns, columns + size), .threads = threads});
-    }
-    RecurrentStep<T> last = step;
-    last.resets_only = false;
-    if (resets) last.products = last_products.data();
-    recurrent_step(pass.cell, last);
+    matmul(hidden.first(step.rows), *pass.weight, products.first(step.rows), {.bias = pass.bias, .threads = threads});
+    recurrent_step(pass.cell, step);
   }
   hidden.write(pass.hidden);
   if (has_cell) cell.write(pass.cell_state);
@@ -103,10 +87,10 @@ void forward_typed(const RecurrentForward& pass, const RecurrentBatch& batch, st
 template <class T>
 void backward_typed(const RecurrentBackward& pass, const RecurrentBatch& batch, std::span<const std::int64_t> sequences,
                     int threads) {
-  const std::int64_t size = pass.grad_hidden.size(1), columns = pass.weights[0].rows();
-  const bool has_cell = pass.cell == RecurrentCell::lstm, resets = pass.cell == RecurrentCell::gru_reset_first;
-  GroupRows<T> hidden(sequences, size), cell(sequences, has_cell ? size : 0), reset(sequences, resets ? size : 0);
-  GroupRows<T> products(sequences, columns), last_products(sequences, resets ? size : 0);
+  const std::int64_t size = pass.grad_hidden.size(1);
+  const bool has_cell = pass.cell == RecurrentCell::lstm;
+  GroupRows<T> hidden(sequences, size), cell(sequences, has_cell ? size : 0);
+  GroupRows<T> products(sequences, pass.weight.rows());
   hidden.read(pass.grad_hidden);
   if (has_cell) cell.read(pass.grad_cell_state);
   std::vector<std::int64_t> tokens(sequences.size());
@@ -125,8 +109,7 @@ void backward_typed(const RecurrentBackward& pass, const RecurrentBatch& batch, 
                             .grad_kept = data_or_null<T>(pass.grad_kept),
                             .grad_products = products.data(),
                             .grad_hidden = hidden.data(),
-                            .grad_cell = cell.data(),
-                            .grad_reset = reset.data()};
+                            .grad_cell = cell.data()};
   const auto previous = [&](const TensorView& states, const TensorView& initial, std::int64_t sequence,
                             std::int64_t t) {
     return t == 0 ? initial.data<T>() + sequence * size
@@ -140,17 +123,9 @@ void backward_typed(const RecurrentBackward& pass, const RecurrentBatch& batch, 
       previous_hidden[at] = previous(pass.out, pass.initial_hidden, sequences[at], t);
       if (has_cell) previous_cell[at] = previous(pass.kept, pass.initial_cell, sequences[at], t);
     }
-    RecurrentStepBack<T> first = step;
-    if (resets) first.grad_products = last_products.data();
-    recurrent_step_back(pass.cell, first);
-    if (resets) {
-      matmul(last_products.first(step.rows), pass.weights[1], reset.first(step.rows), {.threads = threads});
-      RecurrentStepBack<T> second = step;
-      second.resets_only = true;
-      recurrent_step_back(pass.cell, second);
-    }
-    matmul(products.first(step.rows), pass.weights[0], hidden.first(step.rows),
-           {.accumulate = is_gru(pass.cell), .threads = threads});
+    recurrent_step_back(pass.cell, step);
+    matmul(products.first(step.rows), pass.weight, hidden.first(step.rows),
+           {.accumulate = pass.cell == RecurrentCell::gru, .threads = threads});
   }
   hidden.write(pass.grad_hidden);
   if (has_cell) cell.write(pass.grad_cell_state);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <vector>
 
 #include "lab/layers/recurrent_batch.h"
 #include "lab/layers/recurrent_cell.h"
@@ -16,7 +15,6 @@ inline std::int64_t gates_of(RecurrentCell cell) {
     case RecurrentCell::lstm:
       return 4;
     case RecurrentCell::gru:
-    case RecurrentCell::gru_reset_first:
       return 3;
     case RecurrentCell::rnn_tanh:
     case RecurrentCell::rnn_relu:
@@ -24,22 +22,15 @@ inline std::int64_t gates_of(RecurrentCell cell) {
   }
   return 1;
 }
-inline bool is_gru(RecurrentCell cell) { return gates_of(cell) == 3; }
-
-// Rows of W_hh that are multiplied by at once: all, but for gru_reset_first those of n by themselves.
-inline std::vector<std::int64_t> state_products(RecurrentCell cell, std::int64_t hidden) {
-  if (cell == RecurrentCell::gru_reset_first) return {2 * hidden, hidden};
-  return {gates_of(cell) * hidden};
-}
 
 struct RecurrentForward {
   RecurrentCell cell = RecurrentCell::lstm;
   bool reverse = false;
-  std::vector<const PackedMatrix*> weights{};  // of state_products
-  TensorView bias{};                           // [gates * hidden], or none
-  MutableTensorView gates{};  // [tokens, gates * hidden]: the input's products; then as in RecurrentSaved
-  MutableTensorView kept{};   // [tokens, hidden], as in RecurrentSaved; not given: not kept
-  MutableTensorView out{};    // [tokens, hidden], row stride
+  const PackedMatrix* weight = nullptr;  // W_hh
+  TensorView bias{};                     // [gates * hidden], or none
+  MutableTensorView gates{};             // [tokens, gates * hidden]: the input's products; then as in RecurrentSaved
+  MutableTensorView kept{};              // [tokens, hidden], as in RecurrentSaved; not given: not kept
+  MutableTensorView out{};               // [tokens, hidden], row stride
   MutableTensorView hidden{}, cell_state{};  // [batch, hidden]: the initial states; then the last ones
 };
 
@@ -49,7 +40,7 @@ void recurrent_forward(const RecurrentForward& pass, const RecurrentBatch& batch
 struct RecurrentBackward {
   RecurrentCell cell = RecurrentCell::lstm;
   bool reverse = false;
-  std::vector<PackedMatrix> weights{};                 // [rows of state_products, hidden]
+  PackedMatrix weight{};                               // W_hh: [gates * hidden, hidden]
   TensorView gates{}, kept{};                          // of forward
   TensorView out{}, grad_out{};                        // [tokens, hidden], row stride
   TensorView initial_hidden{}, initial_cell{};         // [batch, hidden]

@@ -80,17 +80,6 @@ void lstm_step(const RecurrentStep<T>& s) {
   });
 }
 
-// n + z (h - n), and what backward needs.
-template <class T, class Lanes>
-HWY_INLINE void finish_gru(const RecurrentStep<T>& s, Lanes lanes, std::int64_t row, std::int64_t token, std::int64_t i,
-                           Vec<T> z, Vec<T> n) {
-  const std::int64_t at = row * s.size + i;
-  const Vec<T> h = hn::MulAdd(z, hn::Sub(lanes.load(s.hidden + at), n), n);
-  lanes.store(h, s.hidden + at);
-  lanes.store(h, s.out + token * s.out_stride + i);
-  lanes.store(n, s.gates + (token * 3 + 2) * s.size + i);
-}
-
 template <class T>
 void gru_step(const RecurrentStep<T>& s) {
   for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
@@ -100,37 +89,15 @@ void gru_step(const RecurrentStep<T>& s) {
     const Vec<T> z = Logistic<T>(hn::Add(lanes.load(gates + s.size), lanes.load(products + s.size))).value;
     const Vec<T> product = lanes.load(products + 2 * s.size);
     const Vec<T> n = gate_tanh<T>(hn::MulAdd(r, product, lanes.load(gates + 2 * s.size)));
-    if (s.kept != nullptr) {
-      lanes.store(r, gates);
-      lanes.store(z, gates + s.size);
-      lanes.store(product, s.kept + token * s.size + i);
-    }
-    finish_gru<T>(s, lanes, row, token, i, z, n);
-  });
-}
-
-template <class T>
-void reset_step(const RecurrentStep<T>& s) {
-  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
-    T* gates = s.gates + token * 3 * s.size + i;
-    const T* products = s.products + row * 2 * s.size + i;
-    const Vec<T> r = Logistic<T>(hn::Add(lanes.load(gates), lanes.load(products))).value;
-    const Vec<T> z = Logistic<T>(hn::Add(lanes.load(gates + s.size), lanes.load(products + s.size))).value;
-    const Vec<T> reset = hn::Mul(r, lanes.load(s.hidden + row * s.size + i));
+    const std::int64_t at = row * s.size + i;
+    const Vec<T> h = hn::MulAdd(z, hn::Sub(lanes.load(s.hidden + at), n), n);  // (1 - z) n + z h
+    lanes.store(h, s.hidden + at);
+    lanes.store(h, s.out + token * s.out_stride + i);
+    if (s.kept == nullptr) return;
     lanes.store(r, gates);
     lanes.store(z, gates + s.size);
-    lanes.store(reset, s.reset + row * s.size + i);
-    if (s.kept != nullptr) lanes.store(reset, s.kept + token * s.size + i);
-  });
-}
-
-template <class T>
-void gru_reset_first_step(const RecurrentStep<T>& s) {
-  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
-    const T* gates = s.gates + token * 3 * s.size + i;
-    const Vec<T> z = lanes.load(gates + s.size);
-    const Vec<T> n = gate_tanh<T>(hn::Add(lanes.load(gates + 2 * s.size), lanes.load(s.products + row * s.size + i)));
-    finish_gru<T>(s, lanes, row, token, i, z, n);
+    lanes.store(n, gates + 2 * s.size);
+    lanes.store(product, s.kept + token * s.size + i);
   });
 }
 
@@ -145,8 +112,6 @@ void step_any(RecurrentCell cell, const RecurrentStep<T>& s) {
       return lstm_step(s);
     case RecurrentCell::gru:
       return gru_step(s);
-    case RecurrentCell::gru_reset_first:
-      return s.resets_only ? reset_step(s) : gru_reset_first_step(s);
   }
 }
 
@@ -194,61 +159,27 @@ void lstm_back(const RecurrentStepBack<T>& s) {
   });
 }
 
-// Through h' = n + z (h - n): at the sums in z and n.
-template <class T>
-struct GruBack {
-  template <class Lanes>
-  HWY_INLINE GruBack(const RecurrentStepBack<T>& s, Lanes lanes, std::int64_t row, std::int64_t token, std::int64_t i) {
-    const T* gates = s.gates + token * 3 * s.size + i;
-    const Vec<T> z = lanes.load(gates + s.size), n = lanes.load(gates + 2 * s.size);
-    const Vec<T> gradient = gradient_at_hidden<T>(s, lanes, row, token, i);
-    at_z = through_logistic<T>(hn::Mul(gradient, hn::Sub(lanes.load(s.previous_hidden[row] + i), n)), z);
-    at_n = through_tanh<T>(hn::Mul(gradient, one_minus<T>(z)), n);
-    lanes.store(hn::Mul(gradient, z), s.grad_hidden + row * s.size + i);
-    T* to = s.grad_gates + token * 3 * s.size + i;
-    lanes.store(at_z, to + s.size);
-    lanes.store(at_n, to + 2 * s.size);
-  }
-
-  Vec<T> at_z, at_n;
-};
-
+// Through h' = n + z (h - n).
 template <class T>
 void gru_back(const RecurrentStepBack<T>& s) {
   for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
-    const GruBack<T> back(s, lanes, row, token, i);
-    const Vec<T> r = lanes.load(s.gates + token * 3 * s.size + i), product = lanes.load(s.kept + token * s.size + i);
-    const Vec<T> at_r = through_logistic<T>(hn::Mul(back.at_n, product), r), at_product = hn::Mul(back.at_n, r);
-    lanes.store(at_r, s.grad_gates + token * 3 * s.size + i);
-    lanes.store(at_product, s.grad_kept + token * s.size + i);
-    T* to = s.grad_products + row * 3 * s.size + i;
-    lanes.store(at_r, to);
-    lanes.store(back.at_z, to + s.size);
-    lanes.store(at_product, to + 2 * s.size);
-  });
-}
-
-template <class T>
-void gru_reset_first_back(const RecurrentStepBack<T>& s) {
-  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
-    const GruBack<T> back(s, lanes, row, token, i);
-    lanes.store(back.at_n, s.grad_products + row * s.size + i);
-  });
-}
-
-template <class T>
-void reset_back(const RecurrentStepBack<T>& s) {
-  for_each_part(s, [&](auto lanes, std::int64_t row, std::int64_t token, std::int64_t i) HWY_ATTR {
-    const Vec<T> r = lanes.load(s.gates + token * 3 * s.size + i);
-    const Vec<T> gradient = lanes.load(s.grad_reset + row * s.size + i);
-    T* hidden = s.grad_hidden + row * s.size + i;
-    lanes.store(hn::MulAdd(gradient, r, lanes.load(hidden)), hidden);
+    const T* gates = s.gates + token * 3 * s.size + i;
+    const Vec<T> r = lanes.load(gates), z = lanes.load(gates + s.size), n = lanes.load(gates + 2 * s.size);
+    const Vec<T> product = lanes.load(s.kept + token * s.size + i);
+    const Vec<T> gradient = gradient_at_hidden<T>(s, lanes, row, token, i);
+    const Vec<T> at_z = through_logistic<T>(hn::Mul(gradient, hn::Sub(lanes.load(s.previous_hidden[row] + i), n)), z);
+    const Vec<T> at_n = through_tanh<T>(hn::Mul(gradient, one_minus<T>(z)), n);
+    const Vec<T> at_r = through_logistic<T>(hn::Mul(at_n, product), r), at_product = hn::Mul(at_n, r);
+    lanes.store(hn::Mul(gradient, z), s.grad_hidden + row * s.size + i);
     T* at_token = s.grad_gates + token * 3 * s.size + i;
-    T* at_row = s.grad_products + row * 2 * s.size + i;
-    const Vec<T> at_r = through_logistic<T>(hn::Mul(gradient, lanes.load(s.previous_hidden[row] + i)), r);
     lanes.store(at_r, at_token);
+    lanes.store(at_z, at_token + s.size);
+    lanes.store(at_n, at_token + 2 * s.size);
+    lanes.store(at_product, s.grad_kept + token * s.size + i);
+    T* at_row = s.grad_products + row * 3 * s.size + i;
     lanes.store(at_r, at_row);
-    lanes.store(lanes.load(at_token + s.size), at_row + s.size);
+    lanes.store(at_z, at_row + s.size);
+    lanes.store(at_product, at_row + 2 * s.size);
   });
 }
 
@@ -263,8 +194,6 @@ void step_back_any(RecurrentCell cell, const RecurrentStepBack<T>& s) {
       return lstm_back(s);
     case RecurrentCell::gru:
       return gru_back(s);
-    case RecurrentCell::gru_reset_first:
-      return s.resets_only ? reset_back(s) : gru_reset_first_back(s);
   }
 }
 

@@ -137,12 +137,10 @@ const std::vector<std::pair<std::string, RecurrentAttentionKind>>& recurrent_att
 }
 
 const std::vector<std::pair<std::string, RecurrentCell>>& recurrent_cells() {
-  static const std::vector<std::pair<std::string, RecurrentCell>> cells = {
-      {"rnn_tanh", RecurrentCell::rnn_tanh},
-      {"rnn_relu", RecurrentCell::rnn_relu},
-      {"lstm", RecurrentCell::lstm},
-      {"gru", RecurrentCell::gru},
-      {"gru_reset_first", RecurrentCell::gru_reset_first}};
+  static const std::vector<std::pair<std::string, RecurrentCell>> cells = {{"rnn_tanh", RecurrentCell::rnn_tanh},
+                                                                           {"rnn_relu", RecurrentCell::rnn_relu},
+                                                                           {"lstm", RecurrentCell::lstm},
+                                                                           {"gru", RecurrentCell::gru}};
   return cells;
 }
 

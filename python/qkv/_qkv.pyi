@@ -8,7 +8,7 @@ import numpy.typing
 from typing_extensions import Unpack
 
 from .arrays import Array, ArrayT
-from .lab import Conv1dConfig, GruConfig, RecurrentConfig, RnnConfig
+from .lab import Conv1dConfig, RecurrentConfig, RnnConfig
 from .layers import LayerOptions, MultiHeadAttentionConfig, PatchEmbeddingConfig, StackConfig, TransformerConfig
 from .options import AnyBias, AnyMask, AttentionOptions, StatsOptions, TangentOptions
 from .results import AttentionGradients, AttentionStats, Plan, Receipt
@@ -424,15 +424,15 @@ class Lstm(Layer):
         """As that of Rnn, with the states of the cells after the hidden ones."""
 
 class Gru(Layer):
-    """Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014). Options: qkv.lab.GruConfig."""
-    def __init__(self, **config: Unpack[GruConfig]) -> None: ...
+    """Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014). Options: qkv.lab.RecurrentConfig."""
+    def __init__(self, **config: Unpack[RecurrentConfig]) -> None: ...
     def __call__(
         self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
     ) -> Any:
         """As that of Rnn."""
 
 class Conv1d(Layer):
-    """``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t stride + k dilation - padding, c]``
+    """``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t + k dilation, c]``
 
     Parameters and results of torch.nn.Conv1d, with channels last. Options: qkv.lab.Conv1dConfig.
 

@@ -34,24 +34,15 @@ class RnnConfig(RecurrentConfig, total=False):
     activation: Literal["tanh", "relu"]  #: "tanh"
 
 
-class GruConfig(RecurrentConfig, total=False):
-    """That of Gru."""
-
-    reset: Literal["after_product", "before_product"]  #: where the reset gate is applied; torch's "after_product"
-
-
 class Conv1dConfig(LayerConfig, total=False):
     """That of Conv1d."""
 
     in_channels: Required[int]
     out_channels: Required[int]
     kernel: int  #: 1
-    stride: int  #: 1
-    padding: int  #: 0
     dilation: int  #: 1
-    groups: int  #: 1
     bias: bool  #: True
-    causal: bool  #: (kernel - 1) dilation zeros at the beginning alone
+    causal: bool  #: False; True: (kernel - 1) dilation zeros before each sequence
 
 
 def compare(

@@ -12,20 +12,15 @@ Conv1dConfig read_convolution(Keywords& keywords) {
   keywords.read("in_channels", config.in);
   keywords.read("out_channels", config.out);
   keywords.read("kernel", config.kernel);
-  keywords.read("stride", config.stride);
-  keywords.read("padding", config.padding);
   keywords.read("dilation", config.dilation);
-  keywords.read("groups", config.groups);
   keywords.read("bias", config.bias);
   keywords.read("causal", config.causal);
   return config;
 }
 
-// Multiply-adds at a stride of 1.
+// Multiply-adds.
 double operations_of(const Conv1d& core, const TensorView& x) {
-  const auto& config = core.config();
-  return static_cast<double>(x.element_count()) * static_cast<double>(config.kernel) *
-         static_cast<double>(config.out / config.groups);
+  return static_cast<double>(x.element_count() * core.config().kernel) * static_cast<double>(core.config().out);
 }
 
 nb::object forward_convolution(nb::handle self, nb::handle x, const nb::kwargs& given) {

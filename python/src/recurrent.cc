@@ -26,10 +26,6 @@ RecurrentConfig read_config(Keywords& keywords) {
   if constexpr (kUsual == RecurrentCell::rnn_tanh) {
     keywords.read("activation", config.cell, {{"tanh", RecurrentCell::rnn_tanh}, {"relu", RecurrentCell::rnn_relu}});
   }
-  if constexpr (kUsual == RecurrentCell::gru) {
-    keywords.read("reset", config.cell,
-                  {{"after_product", RecurrentCell::gru}, {"before_product", RecurrentCell::gru_reset_first}});
-  }
   return config;
 }
 

@@ -185,8 +185,7 @@ inline std::map<std::string, RecurrentCell> recurrent_cells() {
   return {{"rnn_tanh", RecurrentCell::rnn_tanh},
           {"rnn_relu", RecurrentCell::rnn_relu},
           {"lstm", RecurrentCell::lstm},
-          {"gru", RecurrentCell::gru},
-          {"gru_reset_first", RecurrentCell::gru_reset_first}};
+          {"gru", RecurrentCell::gru}};
 }
 
 // Inputs and outputs are rows, hidden states and, of an LSTM, cell states.

@@ -144,10 +144,8 @@ CONVOLUTION, _ = golden.read("convolution/convolution.safetensors")
 @pytest.mark.parametrize(
     "name, layer",
     [
-        ("conv1d.same", qkv.lab.Conv1d(in_channels=5, out_channels=7, kernel=3, padding=1)),
-        ("conv1d.strided", qkv.lab.Conv1d(in_channels=6, out_channels=4, kernel=4, stride=3, padding=2, dilation=2, groups=2, bias=False)),
+        ("conv1d.plain", qkv.lab.Conv1d(in_channels=5, out_channels=7, kernel=3, dilation=2, bias=False)),
         ("conv1d.causal", qkv.lab.Conv1d(in_channels=4, out_channels=6, kernel=3, dilation=4, causal=True)),
-        ("conv1d.depthwise", qkv.lab.Conv1d(in_channels=5, out_channels=5, kernel=7, padding=3, groups=5)),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

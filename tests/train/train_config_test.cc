@@ -136,7 +136,7 @@ TEST(TrainConfig, RefusesTheRest) {
        {with("\"heads\": 2", "\"heads\": 2, \"kind\": \"t5\""), "model.kind must be one of marian, bart"},
        {recurrent("\"attention\": \"multiplied\""), "model.attention must be one of fixed, additive, dot, bilinear"},
        {recurrent("\"attention\": \"dot\", \"cell\": \"rnn\""),
-        "model.cell must be one of rnn_tanh, rnn_relu, lstm, gru, gru_reset_first"},
+        "model.cell must be one of rnn_tanh, rnn_relu, lstm, gru"},
        {recurrent("\"attention\": \"dot\", \"directions\": 2"),
         "model.model_dim must be even: the encoder has two directions"},
        {recurrent("\"attention\": \"dot\", \"directions\": 3"), "model.directions is 3, must be 1 to 2"},
@@ -230,7 +230,7 @@ TEST(TrainSeq2Seq, EachTrainsAndResumes) {
   for (const std::string keys :
        {R"("attention": "fixed", "cell": "gru")", R"("attention": "additive", "cell": "lstm", "directions": 2)",
         R"("attention": "dot", "cell": "rnn_tanh", "layers": 2)",
-        R"("attention": "bilinear", "cell": "gru_reset_first", "directions": 2, "layers": 2)"}) {
+        R"("attention": "bilinear", "cell": "lstm", "directions": 2, "layers": 2)"}) {
     expect_trains(options_config(keys, 8), "qkv-seq2seq");
   }
 }

@@ -38,9 +38,7 @@ def run(name, module, *shape, before=0):
         tensors[f"{name}.grad_{key}"] = parameter.grad.clone()
 
 
-run("conv1d.same", torch.nn.Conv1d(5, 7, 3, padding=1), 2, 9, 5)
-run("conv1d.strided", torch.nn.Conv1d(6, 4, 4, stride=3, padding=2, dilation=2, groups=2, bias=False), 2, 17, 6)
+run("conv1d.plain", torch.nn.Conv1d(5, 7, 3, dilation=2, bias=False), 2, 9, 5)
 run("conv1d.causal", torch.nn.Conv1d(4, 6, 3, dilation=4), 2, 11, 4, before=8)
-run("conv1d.depthwise", torch.nn.Conv1d(5, 5, 7, padding=3, groups=5), 1, 8, 5)
 
 save_file(tensors, pathlib.Path(__file__).parent / "convolution.safetensors")

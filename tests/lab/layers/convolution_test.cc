@@ -28,17 +28,9 @@ void for_all(const F& f, const List& first, const Lists&... others) {
   for (const std::int64_t number : first) for_all([&](auto... more) { f(number, more...); }, others...);
 }
 
-// Windows of `reach` places and one more, a stride apart, that fit; none over padding alone.
-std::int64_t count_windows(const Conv1dConfig& config, std::int64_t length, std::int64_t reach, std::int64_t padding) {
-  std::int64_t windows = 0;
-  while (length > 0 && windows * config.stride + reach < length + padding) ++windows;
-  return windows;
-}
-
 // Forward and backward against plain loops.
 void expect_plain(const Conv1dConfig& config, const Request& request) {
-  const std::int64_t reach = (config.kernel - 1) * config.dilation, before = config.causal ? reach : config.padding;
-  const std::int64_t group_in = config.in / config.groups, group_out = config.out / config.groups;
+  const std::int64_t reach = (config.kernel - 1) * config.dilation, before = config.causal ? reach : 0;
   PlainAsked<Conv1d> layer(config, Dims{config.in}, request);
   const Training done(layer, 0);
   const Tensors& own = layer.drawn.tensors;
@@ -51,7 +43,7 @@ void expect_plain(const Conv1dConfig& config, const Request& request) {
   std::int64_t first = 0, end = 0;  // rows of the input and of the output
   for (std::size_t b = 0; b < request.lengths.size(); first += request.lengths[b++]) {
     const std::int64_t length = request.lengths[b], begin = end;
-    end += count_windows(config, length, reach, before + config.padding);
+    if (length + before > reach) end += length + before - reach;
     EXPECT_EQ(ends.data<std::int32_t>()[b + 1], end);
     for (std::int64_t t = begin; t < end; ++t) {
       for (std::int64_t o = 0; o < config.out; ++o) {
@@ -59,11 +51,11 @@ void expect_plain(const Conv1dConfig& config, const Request& request) {
         double sum = config.bias ? bias[static_cast<std::size_t>(o)] : 0;
         grad_bias[static_cast<std::size_t>(o)] += grad;
         for (std::int64_t k = 0; k < config.kernel; ++k) {
-          const std::int64_t at = (t - begin) * config.stride + k * config.dilation - before;
+          const std::int64_t at = t - begin + k * config.dilation - before;
           if (at < 0 || at >= length) continue;
-          for (std::int64_t c = 0; c < group_in; ++c) {
-            const auto i = static_cast<std::size_t>((first + at) * config.in + o / group_out * group_in + c);
-            const auto w = static_cast<std::size_t>((o * group_in + c) * config.kernel + k);
+          for (std::int64_t c = 0; c < config.in; ++c) {
+            const auto i = static_cast<std::size_t>((first + at) * config.in + c);
+            const auto w = static_cast<std::size_t>((o * config.in + c) * config.kernel + k);
             sum += weight[w] * x[i];
             grad_x[i] += weight[w] * grad;
             grad_weight[w] += grad * x[i];
@@ -93,32 +85,27 @@ QKV_ON_EACH_TARGET(ConvolutionTargets);
 TEST_P(ConvolutionTargets, SequencesWithEveryOption) {
   Choices choose{Random(1)};
   const List lengths{0, 1, 2, 3, 5, 8, 13};
-  const auto expect = [&](std::int64_t kernel, std::int64_t stride, std::int64_t dilation, std::int64_t padding,
-                          std::int64_t groups) {
-    SCOPED_TRACE(::testing::Message() << "kernel " << kernel << " stride " << stride << " dilation " << dilation
-                                      << " padding " << padding << " groups " << groups);
-    const Conv1dConfig config{.in = groups * choose.of({1, 2, 5}),
-                              .out = groups * choose.of({1, 3, 17}),
+  const auto expect = [&](std::int64_t kernel, std::int64_t dilation, std::int64_t causal) {
+    SCOPED_TRACE(::testing::Message() << "kernel " << kernel << " dilation " << dilation << " causal " << causal);
+    const Conv1dConfig config{.in = choose.of({1, 2, 5}),
+                              .out = choose.of({1, 3, 17}),
                               .kernel = kernel,
-                              .stride = stride,
-                              .padding = std::max<std::int64_t>(padding, 0),
                               .dilation = dilation,
-                              .groups = groups,
                               .bias = choose.coin(),
-                              .causal = padding < 0};
+                              .causal = causal == 1};
     const std::int64_t length = choose.of(lengths);
     expect_plain(config, {.dtype = choose.dtype(), .lengths = {length, length}, .ragged = false});
     expect_plain(config, {.dtype = choose.dtype(), .lengths = {choose.of(lengths), 1, choose.of(lengths), 0, 4}});
   };
-  for_all(expect, List{1, 2, 3, 6}, List{1, 2, 5}, List{1, 2, 16}, List{-1, 0, 1, 4}, List{1, 2, 3});
+  for_all(expect, List{1, 2, 3, 6}, List{1, 2, 16}, List{0, 1});
 }
 
-// More than a block of rows, of a sum and of channels; depthwise.
+// More than a block of rows, of a sum and of channels.
 TEST_P(ConvolutionTargets, ManyRowsAndChannels) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-    expect_plain({.in = 70, .out = 50, .kernel = 3, .padding = 1}, {.dtype = dtype, .lengths = {300, 1, 0, 129, 250}});
-    expect_plain({.in = 30, .out = 30, .kernel = 5, .groups = 30, .causal = true}, {.dtype = dtype, .lengths = {600}});
-    expect_plain({.in = 130, .out = 2, .kernel = 2, .stride = 2, .dilation = 3}, {.dtype = dtype, .lengths = {1200}});
+    expect_plain({.in = 70, .out = 50, .kernel = 3, .causal = true},
+                 {.dtype = dtype, .lengths = {300, 1, 0, 129, 250}});
+    expect_plain({.in = 130, .out = 2, .kernel = 2, .dilation = 3}, {.dtype = dtype, .lengths = {1200}});
   }
 }
 
@@ -134,19 +121,17 @@ TEST(Convolution, TakesAnyStrides) {
 
 // A NaN of one place reaches the windows that see it.
 TEST(Convolution, NanStaysInItsWindows) {
-  for (const Conv1dConfig& config :
-       {Conv1dConfig{.in = 12, .out = 9, .kernel = 3, .padding = 1},
-        Conv1dConfig{.in = 12, .out = 9, .kernel = 3, .dilation = 4, .groups = 3, .causal = true},
-        Conv1dConfig{.in = 12, .out = 9, .kernel = 4, .stride = 3, .padding = 2, .dilation = 2}}) {
+  for (const Conv1dConfig& config : {Conv1dConfig{.in = 12, .out = 9, .kernel = 3},
+                                     Conv1dConfig{.in = 12, .out = 9, .kernel = 3, .dilation = 4, .causal = true}}) {
     PlainAsked<Conv1d> layer(config, Dims{12}, {.dtype = Dtype::f32, .lengths = {6, 20, 7}});
     put(layer.inputs[0], {6 + 9, 0}, kNan);
     const Tensor out = layer.run(Pass::use, 0)[0], ends = layer.layer.out_offsets(layer.offsets);
     const std::int32_t* cuts = ends.data<std::int32_t>();
-    const std::int64_t before = config.causal ? (config.kernel - 1) * config.dilation : config.padding;
+    const std::int64_t before = config.causal ? (config.kernel - 1) * config.dilation : 0;
     for (std::int64_t row = 0; row < out.size(0); ++row) {
       bool sees = false;
       for (std::int64_t tap = 0; row >= cuts[1] && row < cuts[2] && tap < config.kernel; ++tap) {
-        sees = sees || (row - cuts[1]) * config.stride + tap * config.dilation - before == 9;
+        sees = sees || row - cuts[1] + tap * config.dilation - before == 9;
       }
       EXPECT_EQ(std::ranges::any_of(values(out.view().select(0, row)), [](double x) { return std::isnan(x); }), sees);
     }
@@ -156,9 +141,9 @@ TEST(Convolution, NanStaysInItsWindows) {
 // As torch: uniform within 1 / sqrt(inputs of an output).
 TEST(Convolution, InitialWeights) {
   Weights weights = initial_weights(1);
-  const Conv1d conv({.in = 64, .out = 64, .kernel = 3, .groups = 2}, weights);
+  const Conv1d conv({.in = 64, .out = 64, .kernel = 3}, weights);
   conv.visit([](const std::string& name, const Parameter& own) {
-    const double bound = 1 / std::sqrt(32.0 * 3);
+    const double bound = 1 / std::sqrt(64.0 * 3);
     EXPECT_LE(largest(own.value), bound) << name;
     EXPECT_GE(largest(own.value), 0.9 * bound) << name;
   });
@@ -169,11 +154,7 @@ TEST(Convolution, RefusesWhatDoesNotFit) {
   for (const auto& [config, message] : std::vector<std::pair<Conv1dConfig, std::string>>{
            {{.in = 0, .out = 2}, "in is 0; it must be 1 to 1048576"},
            {{.in = 2, .out = 2, .kernel = 0}, "kernel is 0; it must be 1 to 1048576"},
-           {{.in = 2, .out = 2, .stride = 0}, "stride is 0; it must be 1 to 1048576"},
-           {{.in = 2, .out = 2, .dilation = -1}, "dilation is -1; it must be 1 to 1048576"},
-           {{.in = 2, .out = 2, .padding = -1}, "padding is -1; it must be 0 to 1048576"},
-           {{.in = 4, .out = 6, .groups = 4}, "4 groups must divide in, 4, and out, 6"},
-           {{.in = 2, .out = 2, .padding = 1, .causal = true}, "causal with a padding of 1; it must be 0"}}) {
+           {{.in = 2, .out = 2, .dilation = -1}, "dilation is -1; it must be 1 to 1048576"}}) {
     EXPECT_EQ(refusal([&] { conv1d(config)({}); }), "conv1d: " + message);
   }
   Weights weights({{"weight", Tensor::zeros({2, 3, 4})}, {"bias", Tensor::zeros({2})}}, "file");

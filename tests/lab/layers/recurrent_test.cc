@@ -34,10 +34,7 @@ void step_plainly(const RecurrentConfig& config, const Tensors& own, const std::
       c[i] = second * c[i] + logistic(gate) * std::tanh(sum(2 * size + i));
       h[i] = logistic(sum(3 * size + i)) * std::tanh(c[i]);
     } else {
-      std::vector<double> state = before;
-      const bool first = config.cell == RecurrentCell::gru_reset_first;
-      for (std::size_t j = 0; first && j < size; ++j) state[j] *= logistic(sum(j));
-      const double of_state = product("hh", 2 * size + i, state) * (first ? 1 : logistic(gate));
+      const double of_state = product("hh", 2 * size + i, before) * logistic(gate);
       h[i] = (1 - second) * std::tanh(product("ih", 2 * size + i, x) + of_state) + second * before[i];
     }
   }
