@@ -15,16 +15,16 @@ namespace qkv::comparison {
 struct CatalogTask {
   std::string name;
   std::vector<std::string> models;
-  std::string question;  // what is asked, for the table
-  std::string at;        // what makes it harder
-  double chance = 0;     // of a guess to be right
-  std::int64_t parameters = 0;
+  std::string question;            // what is asked, for the table
+  std::string at;                  // what makes it harder
+  double chance = 1.0 / kSymbols;  // of a guess to be right
+  std::int64_t parameters = 24'000;
   std::int64_t seeds = 3;
   // Of training.
   std::int64_t steps = 0;
-  std::int64_t batch_tokens = 0;
-  double rate = 0;
-  std::int64_t examples = 0;  // measured at each point; 0: all there are
+  std::int64_t batch_tokens = 2048;
+  double rate = 3e-3;
+  std::int64_t examples = 1000;  // measured at each point; 0: all there are
 };
 const std::vector<CatalogTask>& catalog();
 // std::invalid_argument for a name that is none; so do all that follow.

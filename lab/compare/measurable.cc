@@ -49,14 +49,24 @@ std::int64_t reach_in(const Tensor& logits, std::int64_t length) {
   return 0;
 }
 
-class MeasurableReader : public Measurable {
+// What a model says of itself.
+template <class Model>
+class MeasurableOf : public Measurable {
  public:
-  explicit MeasurableReader(SequenceModel& model) : model_(model) {}
+  explicit MeasurableOf(Model& model) : model_(model) {}
 
   std::int64_t parameters() const override { return parameter_count(model_); }
   SequenceGraph graph(std::int64_t length) const override { return model_.graph(length); }
   double operations_at_once(std::int64_t length) const override { return model_.operations_at_once(length); }
   double operations_in_turn(std::int64_t length) const override { return model_.operations_in_turn(length); }
+
+ protected:
+  Model& model_;
+};
+
+class MeasurableReader : public MeasurableOf<SequenceModel> {
+ public:
+  using MeasurableOf::MeasurableOf;
 
   std::int64_t measured_reach(std::int64_t length, std::uint64_t seed) const override {
     const SequenceBatch batch{.tokens = changed_one_by_one(random_tokens(vocab(), length, seed), vocab()),
@@ -78,18 +88,11 @@ class MeasurableReader : public Measurable {
 
  private:
   std::int64_t vocab() const { return model_.config().vocab; }
-
-  SequenceModel& model_;
 };
 
-class MeasurableTranslator : public Measurable {
+class MeasurableTranslator : public MeasurableOf<TranslatorModel> {
  public:
-  explicit MeasurableTranslator(TranslatorModel& model) : model_(model) {}
-
-  std::int64_t parameters() const override { return parameter_count(model_); }
-  SequenceGraph graph(std::int64_t length) const override { return model_.graph(length); }
-  double operations_at_once(std::int64_t length) const override { return model_.operations_at_once(length); }
-  double operations_in_turn(std::int64_t length) const override { return model_.operations_in_turn(length); }
+  using MeasurableOf::MeasurableOf;
 
   std::int64_t measured_reach(std::int64_t length, std::uint64_t seed) const override {
     PairBatch batch = pairs(length + 1, length);
@@ -124,8 +127,6 @@ class MeasurableTranslator : public Measurable {
             .source_offsets = offsets,
             .target_offsets = offsets};
   }
-
-  TranslatorModel& model_;
 };
 
 }  // namespace
