@@ -16,12 +16,8 @@ using training::TrainKey;
 
 std::vector<TrainKey> make_recurrent_keys() {
   using K = training::KeysOf<TrainConfig>;
-  const auto field = [](auto RecurrentEncoderDecoderConfig::* member) {
-    return [member](TrainConfig& config) -> auto& {
-      return training::model_config<RecurrentEncoderDecoder>(config).*member;
-    };
-  };
   using C = RecurrentEncoderDecoderConfig;
+  const auto field = [](auto C::* member) { return training::model_field<RecurrentEncoderDecoder>(member); };
   std::vector<TrainKey> keys{
       K::choice({"model", "attention", "-",
                  "What makes the model a recurrent one. fixed: none, one vector holds the source; additive: before "

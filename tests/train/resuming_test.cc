@@ -145,7 +145,7 @@ TEST(Resuming, AClassifierWithEachKeyChanged) {
                            {"model.activation", {"relu", Answer::another}}, {"model.dropout", {0.2, Answer::change}},
                            {"model.dtype", {"bf16", Answer::resumes}},      {"pictures.largest", {12, Answer::another}},
                            {"pictures.shift", {0, Answer::another}},        {"training.batch", {8, Answer::change}}};
-  expect_answers(training::classifier_keys(), {&own, &kOfTraining}, config_of(test::kStripesConfig), folder,
+  expect_answers(training::classifier_keys().keys, {&own, &kOfTraining}, config_of(test::kStripesConfig), folder,
                  [&] { train_classifier(files); });
 }
 
@@ -164,7 +164,7 @@ TEST(Resuming, ALanguageModelWithEachKeyChanged) {
   Json config = config_of(test::kTinyLanguage);
   config["model"]["positions"] = 128;
   config["training"]["max_length"] = 100;  // no document is longer
-  expect_answers(training::language_keys(), {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
+  expect_answers(training::language_keys().keys, {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
 }
 
 TEST(Resuming, AFineTuningWithEachKeyChanged) {
@@ -176,7 +176,7 @@ TEST(Resuming, AFineTuningWithEachKeyChanged) {
                            {"model.dtype", {"bf16", Answer::resumes}},
                            {"training.batch", {16, Answer::change}},
                            {"training.max_length", {4, Answer::another}}};
-  expect_answers(training::text_keys(), {&own, &kOfTraining}, config_of(test::kTinyTexts), folder,
+  expect_answers(training::text_keys().keys, {&own, &kOfTraining}, config_of(test::kTinyTexts), folder,
                  [&] { train_files(files); });
 }
 
@@ -190,7 +190,7 @@ TEST(Resuming, ATrainingOnPairsThatBelongTogetherWithEachKeyChanged) {
       {"model.dropout", {0.2, Answer::change}},        {"model.dtype", {"bf16", Answer::resumes}},
       {"training.batch", {5, Answer::change}},         {"training.chunk", {2, Answer::change}},
       {"training.temperature", {0.1, Answer::change}}, {"training.max_length", {3, Answer::another}}};
-  expect_answers(training::sentence_keys(), {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
+  expect_answers(training::sentence_keys().keys, {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
 }
 
 // Three sizes of a vocabulary: the one of the tokenizer decides, where one is given.

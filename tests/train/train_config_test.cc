@@ -153,10 +153,10 @@ TEST(TrainKeys, AreThoseOfTheDocumentation) {
   test::expect_contains(page, "<!-- keys -->\n" + training::train_keys_markdown() + "<!-- end of keys -->");
   test::expect_contains(page, "<!-- keys of a recurrent translator -->\n" +
                                   training::own_keys_markdown(recurrent_family()) + "<!-- end of keys of a recurrent");
-  test::expect_contains(page, training::classifier_keys_markdown());
-  test::expect_contains(page, training::language_keys_markdown());
-  test::expect_contains(page, training::text_keys_markdown());
-  test::expect_contains(page, training::sentence_keys_markdown());
+  test::expect_contains(page, training::classifier_keys().markdown());
+  test::expect_contains(page, training::language_keys().markdown());
+  test::expect_contains(page, training::text_keys().markdown());
+  test::expect_contains(page, training::sentence_keys().markdown());
 }
 
 TEST(TrainKeys, AreInTheHelp) {

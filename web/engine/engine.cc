@@ -68,8 +68,14 @@ TrainingResult train_sentences(const TrainTextFiles&, const TrainingOptions&) {
 
 namespace qkv::training {
 
-std::string text_keys_text() { return {}; }
-std::string sentence_keys_text() { return {}; }
+const KeyTable<TextConfig>& text_keys() {
+  static const KeyTable<TextConfig> none{};
+  return none;
+}
+const KeyTable<SentenceConfig>& sentence_keys() {
+  static const KeyTable<SentenceConfig> none{};
+  return none;
+}
 
 }  // namespace qkv::training
 

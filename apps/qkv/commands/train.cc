@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -199,9 +198,9 @@ void add_train(Command& program) {
         "Skip lines that are not pairs or contain a special token, and report how many (default: refuse them)"}});
   command.add(line_options(files.lines));
   command.add({threads_option()});
-  command.add_footer(training::train_keys_text() + "\n" + training::language_keys_text() + "\n" +
-                     training::text_keys_text() + "\n" + training::sentence_keys_text() + "\n" +
-                     training::classifier_keys_text());
+  command.add_footer(training::train_keys_text() + "\n" + training::language_keys().text() + "\n" +
+                     training::text_keys().text() + "\n" + training::sentence_keys().text() + "\n" +
+                     training::classifier_keys().text());
   command.on_run([request] { run(*request); });
 }
 

@@ -10,7 +10,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "qkv/models/vit.h"
 #include "qkv/train/training.h"
@@ -30,11 +29,7 @@ struct ClassifierConfig {
   double label_smoothing = 0;
 };
 
-const std::vector<ConfigKey<ClassifierConfig>>& classifier_keys();
-
-// The table as text for a terminal, and as a table of Markdown.
-std::string classifier_keys_text();
-std::string classifier_keys_markdown();
+const KeyTable<ClassifierConfig>& classifier_keys();
 
 // FormatError, naming the file, the field and the rule.
 ClassifierConfig read_classifier_config(const std::string& path);

@@ -39,7 +39,13 @@ struct ConfigKey : KeyWords {
   std::function<std::string(const Config&)> show;  // the value of a config, as JSON
 };
 
-// Makes keys; `field` finds where the value goes in a config.
+// Where a value is that is reached by one member after another.
+template <class... Members>
+auto path(Members... members) {
+  return [=](auto& config) -> auto& { return (config.*....*members); };
+}
+
+// Makes keys; `field`, a member or a function, finds where the value goes in a config.
 template <class Config>
 struct KeysOf {
   struct Words {
@@ -66,7 +72,7 @@ struct KeysOf {
 
   template <class Field>
   static Value<Field> value_in(Field field, Config config) {
-    return field(config);
+    return std::invoke(field, config);
   }
 
   template <class Field>
@@ -75,7 +81,7 @@ struct KeysOf {
     return key(
         words, fmt::format("integer from {}", least), otherwise,
         [=](const io::JsonValue& value, Config& config) {
-          field(config) = static_cast<Value<Field>>(value.integer(least, most));
+          std::invoke(field, config) = static_cast<Value<Field>>(value.integer(least, most));
         },
         [=](const Config& config) { return fmt::format("{}", value_in(field, config)); });
   }
@@ -95,7 +101,7 @@ struct KeysOf {
           const double number = value.number();
           if (!(number >= 0)) value.refuse("must be 0 or more");
           if (!(number < below)) value.refuse(fmt::format("must be below {}", below));
-          field(config) = number;
+          std::invoke(field, config) = number;
         },
         [=](const Config& config) { return fmt::format("{}", value_in(field, config)); });
   }
@@ -115,7 +121,7 @@ struct KeysOf {
           const auto chosen = std::find_if(choices.begin(), choices.end(),
                                            [&](const auto& one) { return one.first == value.string(); });
           if (chosen == choices.end()) value.refuse("must be one of " + names);
-          field(config) = chosen->second;
+          std::invoke(field, config) = chosen->second;
         },
         [=](const Config& config) {
           const Value<Field> value = value_in(field, config);
@@ -130,6 +136,16 @@ struct KeysOf {
 // Tables as text for a terminal, below a heading of its own for each section, and as a table of Markdown.
 std::string keys_text(const std::vector<KeyWords>& keys);
 std::string keys_markdown(const std::vector<KeyWords>& keys);
+
+// The keys of one kind of config.
+template <class Config>
+struct KeyTable {
+  std::string heading;  // "Keys of a classifier's config:\n"
+  std::vector<ConfigKey<Config>> keys;
+
+  std::string text() const { return heading + keys_text({keys.begin(), keys.end()}); }
+  std::string markdown() const { return keys_markdown({keys.begin(), keys.end()}); }
+};
 
 // FormatError unless an object has no other members.
 void expect_known(const io::JsonValue& object, const std::set<std::string>& known);

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "qkv/models/language_model.h"
 #include "qkv/train/train_files.h"
@@ -34,11 +33,7 @@ struct LanguageConfig {
   double label_smoothing = 0;
 };
 
-const std::vector<ConfigKey<LanguageConfig>>& language_keys();
-
-// The table as text for a terminal, and as a table of Markdown.
-std::string language_keys_text();
-std::string language_keys_markdown();
+const KeyTable<LanguageConfig>& language_keys();
 
 // FormatError, naming the file, the field and the rule.
 LanguageConfig read_language_training(const std::string& path);

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "qkv/dtype.h"
 #include "qkv/models/sentence_encoder.h"
@@ -28,11 +27,7 @@ struct SentenceConfig {
   double label_smoothing = 0;
 };
 
-const std::vector<ConfigKey<SentenceConfig>>& sentence_keys();
-
-// The table as text for a terminal, and as a table of Markdown.
-std::string sentence_keys_text();
-std::string sentence_keys_markdown();
+const KeyTable<SentenceConfig>& sentence_keys();
 
 // FormatError, naming the file, the field and the rule.
 SentenceConfig read_sentence_config(const std::string& path);

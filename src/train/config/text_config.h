@@ -6,7 +6,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "qkv/dtype.h"
 #include "qkv/models/text_model.h"
@@ -26,11 +25,7 @@ struct TextConfig {
   double label_smoothing = 0;
 };
 
-const std::vector<ConfigKey<TextConfig>>& text_keys();
-
-// The table as text for a terminal, and as a table of Markdown.
-std::string text_keys_text();
-std::string text_keys_markdown();
+const KeyTable<TextConfig>& text_keys();
 
 // FormatError, naming the file, the field and the rule.
 TextConfig read_text_config(const std::string& path);

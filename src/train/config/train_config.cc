@@ -35,25 +35,20 @@ void add_common_keys(std::vector<TrainKey>& keys) {
           "sublayers; of a recurrent model in embeddings, between layers and before the projection."),
       dtype_key<C>(),
 
-      K::size(
-          {"tokenizer", "vocab", "tokens", "Size of the vocabulary learned from the training pairs."},
-          [](C& c) -> auto& { return c.vocab; }, kRequired),
+      K::size({"tokenizer", "vocab", "tokens", "Size of the vocabulary learned from the training pairs."}, &C::vocab,
+              kRequired),
       K::choice({"tokenizer", "vocabularies", "-",
                  "shared: source and target share one, and one table of embeddings; separate: each side has its own."},
-                [](C& c) -> auto& { return c.vocabularies; },
-                {{"shared", Vocabularies::shared}, {"separate", Vocabularies::separate}}),
+                &C::vocabularies, {{"shared", Vocabularies::shared}, {"separate", Vocabularies::separate}}),
 
-      K::integer(
-          {"training", "batch_tokens", "tokens", "Maximum number of tokens of a batch, both sides together."},
-          [](C& c) -> auto& { return c.training.batch_tokens; }, 1),
-      K::integer(
-          {"training", "max_length", "tokens",
-           "Longest side of a pair to train on, its end token included; at most model.positions."},
-          [](C& c) -> auto& { return c.max_length; }, 2, kMaxLayerSize, "model.positions"),
+      K::integer({"training", "batch_tokens", "tokens", "Maximum number of tokens of a batch, both sides together."},
+                 path(&C::training, &TrainingConfig::batch_tokens), 1),
+      K::integer({"training", "max_length", "tokens",
+                  "Longest side of a pair to train on, its end token included; at most model.positions."},
+                 &C::max_length, 2, kMaxLayerSize, "model.positions"),
       K::choice({"training", "long_pairs", "-",
                  "What to do with longer pairs; truncate keeps their beginning and the end token."},
-                [](C& c) -> auto& { return c.long_pairs; },
-                {{"leave_out", LongPairs::leave_out}, {"truncate", LongPairs::truncate}}),
+                &C::long_pairs, {{"leave_out", LongPairs::leave_out}, {"truncate", LongPairs::truncate}}),
   };
   keys.insert(keys.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
   add_training_keys(keys);
@@ -68,55 +63,42 @@ TransformerEncoderDecoderConfig& transformer(TrainConfig& config) {
 std::vector<TrainKey> make_keys() {
   using C = TrainConfig;
   using K = KeysOf<C>;
+  using M = TransformerEncoderDecoderConfig;
+  const auto field = [](auto M::* member) { return model_field<TransformerEncoderDecoder>(member); };
   std::vector<TrainKey> keys{
-      K::size(
-          {"model", "model_dim", "elements", "Size of the vector of a token."},
-          [](C& c) -> auto& { return transformer(c).model_dim; }, kRequired),
-      K::size(
-          {"model", "heads", "heads", "Heads of every attention; they divide model_dim."},
-          [](C& c) -> auto& { return c.heads; }, kRequired),
-      K::size(
-          {"model", "ff_dim", "elements", "Size of the vector between the two matrices of a feed-forward layer."},
-          [](C& c) -> auto& { return c.ff_dim; }, kRequired),
-      K::integer(
-          {"model", "encoder_layers", "layers", "Layers that read the source."},
-          [](C& c) -> auto& { return transformer(c).encoder_layers; }, 1, kMaxLayers, kRequired),
-      K::integer(
-          {"model", "decoder_layers", "layers", "Layers that write the target."},
-          [](C& c) -> auto& { return transformer(c).decoder_layers; }, 1, kMaxLayers, kRequired),
-      K::size(
-          {"model", "encoder_heads", "heads", "Heads of the encoder only."},
-          [](C& c) -> auto& { return transformer(c).encoder_heads; }, "model.heads"),
-      K::size(
-          {"model", "decoder_heads", "heads", "Heads of the decoder only."},
-          [](C& c) -> auto& { return transformer(c).decoder_heads; }, "model.heads"),
-      K::size(
-          {"model", "encoder_ff_dim", "elements", "The ff_dim of the encoder only."},
-          [](C& c) -> auto& { return transformer(c).encoder_ff_dim; }, "model.ff_dim"),
-      K::size(
-          {"model", "decoder_ff_dim", "elements", "The ff_dim of the decoder only."},
-          [](C& c) -> auto& { return transformer(c).decoder_ff_dim; }, "model.ff_dim"),
+      K::size({"model", "model_dim", "elements", "Size of the vector of a token."}, field(&M::model_dim), kRequired),
+      K::size({"model", "heads", "heads", "Heads of every attention; they divide model_dim."}, &C::heads, kRequired),
+      K::size({"model", "ff_dim", "elements", "Size of the vector between the two matrices of a feed-forward layer."},
+              &C::ff_dim, kRequired),
+      K::integer({"model", "encoder_layers", "layers", "Layers that read the source."}, field(&M::encoder_layers), 1,
+                 kMaxLayers, kRequired),
+      K::integer({"model", "decoder_layers", "layers", "Layers that write the target."}, field(&M::decoder_layers), 1,
+                 kMaxLayers, kRequired),
+      K::size({"model", "encoder_heads", "heads", "Heads of the encoder only."}, field(&M::encoder_heads),
+              "model.heads"),
+      K::size({"model", "decoder_heads", "heads", "Heads of the decoder only."}, field(&M::decoder_heads),
+              "model.heads"),
+      K::size({"model", "encoder_ff_dim", "elements", "The ff_dim of the encoder only."}, field(&M::encoder_ff_dim),
+              "model.ff_dim"),
+      K::size({"model", "decoder_ff_dim", "elements", "The ff_dim of the decoder only."}, field(&M::decoder_ff_dim),
+              "model.ff_dim"),
       K::choice({"model", "kind", "-",
                  "marian adds sinusoids to embeddings; bart adds a learned table of positions and norms the sum."},
-                [](C& c) -> auto& { return transformer(c).kind; },
+                field(&M::kind),
                 {{"marian", TransformerEncoderDecoderKind::marian}, {"bart", TransformerEncoderDecoderKind::bart}}),
       K::choice({"model", "position_kind", "-",
                  "of_kind: positions as kind has them; rotary: self-attention rotates queries and keys instead."},
-                [](C& c) -> auto& { return transformer(c).position_kind; },
+                field(&M::position_kind),
                 {{"of_kind", TransformerPositions::of_kind}, {"rotary", TransformerPositions::rotary}}),
       K::choice({"model", "norm_order", "-",
                  "post: norms follow each sublayer; pre: precede it, with one more at the end of each side."},
-                [](C& c) -> auto& { return transformer(c).norm_order; },
-                {{"post", NormOrder::post}, {"pre", NormOrder::pre}}),
+                field(&M::norm_order), {{"post", NormOrder::post}, {"pre", NormOrder::pre}}),
       K::choice({"model", "normalization", "-", "layer: LayerNorm; rms: RMSNorm without bias."},
-                [](C& c) -> auto& { return transformer(c).normalization; },
-                {{"layer", Normalization::layer}, {"rms", Normalization::rms}}),
-      K::choice(
-          {"model", "activation", "-", "Function between the two matrices of a feed-forward layer."},
-          [](C& c) -> auto& { return transformer(c).activation; }, activation_names()),
-      K::integer(
-          {"model", "positions", "tokens", "Longest source or target that the model can take."},
-          [](C& c) -> auto& { return transformer(c).positions; }, 2, kMaxLayerSize),
+                field(&M::normalization), {{"layer", Normalization::layer}, {"rms", Normalization::rms}}),
+      K::choice({"model", "activation", "-", "Function between the two matrices of a feed-forward layer."},
+                field(&M::activation), activation_names()),
+      K::integer({"model", "positions", "tokens", "Longest source or target that the model can take."},
+                 field(&M::positions), 2, kMaxLayerSize),
   };
   add_common_keys(keys);
   return keys;

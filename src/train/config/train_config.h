@@ -90,6 +90,12 @@ auto& model_config(TrainConfig& config) {
   return own->config;
 }
 
+// Where the value of a key is that is a member of that.
+template <class Model, class Member>
+auto model_field(Member member) {
+  return [member](TrainConfig& config) -> auto& { return model_config<Model>(config).*member; };
+}
+
 // FormatError, naming the file, the field and the rule.
 TrainConfig read_train_config(const std::string& path);
 

@@ -13,20 +13,17 @@ template <class Config>
 ConfigKey<Config> dropout_key(const char* meaning =
                                   "Share of elements set to 0 during training: in embeddings, attention weights, "
                                   "activations and outputs of sublayers.") {
-  return KeysOf<Config>::number(
-      {"model", "dropout", "probability", meaning}, [](Config& c) -> auto& { return c.dropout; }, 1);
+  return KeysOf<Config>::number({"model", "dropout", "probability", meaning}, &Config::dropout, 1);
 }
 template <class Config>
 ConfigKey<Config> dtype_key() {
-  return KeysOf<Config>::choice({"model", "dtype", "-", "Type of the weights in the finished model."},
-                                [](Config& c) -> auto& { return c.dtype; },
+  return KeysOf<Config>::choice({"model", "dtype", "-", "Type of the weights in the finished model."}, &Config::dtype,
                                 {{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}});
 }
 // `longest`: what it says of the longest text.
 template <class Config>
 ConfigKey<Config> longest_text_key(const char* longest) {
-  return KeysOf<Config>::integer(
-      {"training", "max_length", "tokens", longest}, [](Config& c) -> auto& { return c.max_length; }, 0, kMaxLayerSize);
+  return KeysOf<Config>::integer({"training", "max_length", "tokens", longest}, &Config::max_length, 0, kMaxLayerSize);
 }
 
 // Config: has a TrainingConfig `training` and a label_smoothing.
@@ -37,68 +34,57 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
   std::vector<ConfigKey<Config>> own{
       K::integer(
           {"training", "steps", "updates", "Maximum number of updates of the weights; 0: limited by epochs alone."},
-          [](C& c) -> auto& { return c.training.steps; }, 0),
-      K::integer(
-          {"training", "epochs", "passes",
-           "Maximum number of passes over the training data; 0: limited by steps alone."},
-          [](C& c) -> auto& { return c.training.epochs; }, 0, kMaxEpochs),
-      K::number(
-          {"training", "rate", "per update", "The highest learning rate; above 0."},
-          [](C& c) -> auto& { return c.training.schedule.rate; }, kUnbounded, kRequired),
+          path(&C::training, &TrainingConfig::steps), 0),
+      K::integer({"training", "epochs", "passes",
+                  "Maximum number of passes over the training data; 0: limited by steps alone."},
+                 path(&C::training, &TrainingConfig::epochs), 0, kMaxEpochs),
+      K::number({"training", "rate", "per update", "The highest learning rate; above 0."},
+                path(&C::training, &TrainingConfig::schedule, &ScheduleConfig::rate), kUnbounded, kRequired),
       K::choice({"training", "schedule", "-", "How the learning rate falls after the warm-up."},
-                [](C& c) -> auto& { return c.training.schedule.decay; },
+                path(&C::training, &TrainingConfig::schedule, &ScheduleConfig::decay),
                 {{"inverse_sqrt", Decay::inverse_sqrt}, {"cosine", Decay::cosine}}),
-      K::integer(
-          {"training", "warmup", "updates", "Updates in which the learning rate rises from 0 to the highest."},
-          [](C& c) -> auto& { return c.training.schedule.warmup; }, 0),
+      K::integer({"training", "warmup", "updates", "Updates in which the learning rate rises from 0 to the highest."},
+                 path(&C::training, &TrainingConfig::schedule, &ScheduleConfig::warmup), 0),
       K::choice({"training", "precision", "-",
                  "Of the products of layers; reduced and reduced_pairs round their factors to bf16. Weights, Adam and "
                  "attention stay exact."},
-                [](C& c) -> auto& { return c.training.precision; }, {std::begin(kPrecisions), std::end(kPrecisions)}),
-      K::integer(
-          {"training", "accumulate", "batches", "Batches whose gradients make one update."},
-          [](C& c) -> auto& { return c.training.accumulate; }, 1),
+                path(&C::training, &TrainingConfig::precision), {std::begin(kPrecisions), std::end(kPrecisions)}),
+      K::integer({"training", "accumulate", "batches", "Batches whose gradients make one update."},
+                 path(&C::training, &TrainingConfig::accumulate), 1),
       K::number({"training", "clip", "norm",
                  "Maximum norm of all gradients together, per target token or label; 0: no limit."},
-                [](C& c) -> auto& { return c.training.clip; }),
-      K::number(
-          {"training", "label_smoothing", "probability",
-           "Share of each target that is spread over all tokens, or over all classes."},
-          [](C& c) -> auto& { return c.label_smoothing; }, 1),
+                path(&C::training, &TrainingConfig::clip)),
+      K::number({"training", "label_smoothing", "probability",
+                 "Share of each target that is spread over all tokens, or over all classes."},
+                &C::label_smoothing, 1),
       K::choice({"training", "optimizer", "-",
                  "AdamW shrinks weights by rate * weight_decay; Adam adds weight_decay * weight to their gradients."},
-                [](C& c) -> auto& { return c.training.adam.decay; },
+                path(&C::training, &TrainingConfig::adam, &AdamConfig::decay),
                 {{"adam", WeightDecay::in_gradient}, {"adamw", WeightDecay::decoupled}}),
-      K::number(
-          {"training", "beta1", "-", "Decay rate of Adam's running mean of gradients."},
-          [](C& c) -> auto& { return c.training.adam.beta1; }, 1),
-      K::number(
-          {"training", "beta2", "-", "Decay rate of Adam's running mean of squared gradients."},
-          [](C& c) -> auto& { return c.training.adam.beta2; }, 1),
+      K::number({"training", "beta1", "-", "Decay rate of Adam's running mean of gradients."},
+                path(&C::training, &TrainingConfig::adam, &AdamConfig::beta1), 1),
+      K::number({"training", "beta2", "-", "Decay rate of Adam's running mean of squared gradients."},
+                path(&C::training, &TrainingConfig::adam, &AdamConfig::beta2), 1),
       K::number({"training", "epsilon", "-", "Added to the square root of the latter; at least 1.2e-38."},
-                [](C& c) -> auto& { return c.training.adam.epsilon; }),
+                path(&C::training, &TrainingConfig::adam, &AdamConfig::epsilon)),
       K::number({"training", "weight_decay", "-", "Strength of the pull of weights towards 0; see optimizer."},
-                [](C& c) -> auto& { return c.training.adam.weight_decay; }),
-      K::integer(
-          {"training", "seed", "-", "Seed of every random draw: weights, order of the examples, dropout."},
-          [](C& c) -> auto& { return c.training.seed; }, 0),
-      K::integer(
-          {"training", "log_every", "updates", "Updates between two lines of log.jsonl."},
-          [](C& c) -> auto& { return c.training.log_every; }, 1),
-      K::integer(
-          {"training", "validate_every", "updates",
-           "Updates between two validations, each with a checkpoint; the end is always validated."},
-          [](C& c) -> auto& { return c.training.validate_every; }, 1),
+                path(&C::training, &TrainingConfig::adam, &AdamConfig::weight_decay)),
+      K::integer({"training", "seed", "-", "Seed of every random draw: weights, order of the examples, dropout."},
+                 path(&C::training, &TrainingConfig::seed), 0),
+      K::integer({"training", "log_every", "updates", "Updates between two lines of log.jsonl."},
+                 path(&C::training, &TrainingConfig::log_every), 1),
+      K::integer({"training", "validate_every", "updates",
+                  "Updates between two validations, each with a checkpoint; the end is always validated."},
+                 path(&C::training, &TrainingConfig::validate_every), 1),
       K::number({"training", "checkpoint_minutes", "minutes",
                  "Also write a checkpoint after this time without one; 0: only at validations."},
-                [](C& c) -> auto& { return c.training.checkpoint_minutes; }),
+                path(&C::training, &TrainingConfig::checkpoint_minutes)),
       K::integer(
           {"training", "patience", "validations", "Stop after this many in a row without a better loss; 0: never."},
-          [](C& c) -> auto& { return c.training.patience; }, 0),
-      K::integer(
-          {"training", "average", "checkpoints",
-           "The mean of this many, up to the best one, is the result if it validates better than the best."},
-          [](C& c) -> auto& { return c.training.average; }, 1),
+          path(&C::training, &TrainingConfig::patience), 0),
+      K::integer({"training", "average", "checkpoints",
+                  "The mean of this many, up to the best one, is the result if it validates better than the best."},
+                 path(&C::training, &TrainingConfig::average), 1),
   };
   keys.insert(keys.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
 }
@@ -106,6 +92,18 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
 // Of "training", where the keys above are read.
 inline void expect_end(const io::JsonValue& training, const TrainingConfig& config) {
   if (config.steps == 0 && config.epochs == 0) training.refuse("must have steps or epochs above 0");
+}
+
+// check(root, config): what needs more than one key, and what follows from others.
+template <class Config, class Check>
+Config read_config(const std::string& path, const KeyTable<Config>& table, const Check& check) {
+  const io::JsonDocument document = io::JsonDocument::of_config(path);
+  const io::JsonValue root = document.root();
+  Config config;
+  read_keys(root, table.keys, config);
+  check(root, config);
+  expect_end(root["training"], config.training);
+  return config;
 }
 
 }  // namespace qkv::training
