@@ -202,11 +202,7 @@ if [[ $funcstack[1] == _qkv ]]; then _qkv "$@"; else compdef _qkv qkv; fi
 // Completions of fish: a line for each command and option, with the help beside it.
 
 // In the quotes of fish, which knows backslashes in them.
-std::string fish_quoted(const std::string& text) {
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' || c == '\\' ? std::string("\\") + c : std::string(1, c);
-  return word + "'";
-}
+std::string fish_quoted(const std::string& text) { return "'" + with_escaped(text, "'\\") + "'"; }
 
 std::string value_options(const OptionHelp& option) {
   if (option.type.empty()) return "";

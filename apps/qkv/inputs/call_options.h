@@ -2,15 +2,33 @@
 // have the same ones.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "attention/options/mask_kinds.h"
 #include "inputs/array_files.h"
 #include "inputs/options.h"
-#include "inputs/table_options.h"
 #include "qkv/attention.h"
 
 namespace qkv::app {
+
+// The files of tables of relative positions and of their gradients, one each for clipped distances, T5, Swin and Shaw,
+// and what belongs to them.
+struct TableOptions {
+  std::array<NamedFile, 4> tables{{{"--clipped-table"}, {"--t5-table"}, {"--swin-table"}, {"--shaw-table"}}};
+  std::array<NamedFile, 4> gradients{
+      {{"--grad-clipped-table"}, {"--grad-t5-table"}, {"--grad-swin-table"}, {"--grad-shaw-table"}}};
+  RelativeTable::T5Buckets t5_buckets{};
+  std::vector<std::int64_t> swin_window{};  // height, width
+};
+std::vector<Option> table_gradient_options(TableOptions& options);
+
+// Tables of relative positions in memory; bias() borrows them.
+struct Tables {
+  std::array<Tensor, 4> arrays{};
+
+  Bias bias(const TableOptions& options) const;
+};
 
 class CallOptions {
  public:
