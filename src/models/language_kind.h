@@ -13,12 +13,19 @@
 
 namespace qkv::inline models {
 
+// "layers.N." and "norm" as Llama calls them, and what a layer's config has besides: biases, norms of queries and keys,
+// norms behind sublayers.
+void name_llama(const LanguageModelConfig& config, TensorNames& names);
+// The same where the weights of norms are kept without the 1 that they are around.
+void name_raised_llama(const LanguageModelConfig& config, TensorNames& names);
+
+// What a kind does not say is as Llama has it.
 struct LanguageKind {
   LanguageModelConfig (*read)(const ModelConfig& config);
-  void (*name)(const LanguageModelConfig& config, TensorNames& names);  // the layers and the final norm
-  const char* prefix;                                                   // of all names but the output's
-  const char* table;                                                    // of embeddings
-  const char* positions = nullptr;                                      // the table of learnt positions
+  void (*name)(const LanguageModelConfig& config, TensorNames& names) = name_llama;  // the layers and the final norm
+  const char* prefix = "model.";                                                     // of all names but the output's
+  const char* table = "embed_tokens.weight";                                         // of embeddings
+  const char* positions = nullptr;                                                   // the table of learnt positions
   const char* output = "lm_head";
   std::span<const std::string_view> passed_over{};  // ends of the names of what no forward pass needs
 };
@@ -28,11 +35,8 @@ extern const LanguageKind kGpt2, kGptNeox, kLlama, kMistral, kPhi3, kQwen2, kQwe
 // The keys that Llama and those after it share: sizes, a pre-norm layer of RMS norms with a gated feed-forward and
 // without biases, alike `layers` times, and rotary positions.
 LanguageModelConfig read_llama(const ModelConfig& config);
-
-// "layers.N." and "norm" as Llama calls them, and what a layer's config has besides: biases, norms of queries and keys,
-// norms behind sublayers. `raised`: the weights of norms are kept without the 1 that they are around.
-enum class NormWeights { plain, raised };
-void name_llama(const LanguageModelConfig& config, TensorNames& names, NormWeights norms);
+// The same with a window in each layer.
+LanguageModelConfig read_mistral(const ModelConfig& config);
 
 // Adds to the layers whose place is_windowed() names that a token attends to itself and `window` - 1 tokens before it.
 void add_windows(const ModelConfig& config, std::string_view key, LanguageModelConfig& model,

@@ -61,13 +61,9 @@ LanguageModelConfig read_gemma3(const ModelConfig& json) {
   return config;
 }
 
-void name_gemma(const LanguageModelConfig& config, TensorNames& names) {
-  name_llama(config, names, NormWeights::raised);
-}
-
 }  // namespace
 
-const LanguageKind kGemma2{.read = read_gemma2, .name = name_gemma, .prefix = "model.", .table = "embed_tokens.weight"};
-const LanguageKind kGemma3{.read = read_gemma3, .name = name_gemma, .prefix = "model.", .table = "embed_tokens.weight"};
+const LanguageKind kGemma2{.read = read_gemma2, .name = name_raised_llama};
+const LanguageKind kGemma3{.read = read_gemma3, .name = name_raised_llama};
 
 }  // namespace qkv::inline models

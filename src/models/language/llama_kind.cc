@@ -1,5 +1,6 @@
-// Llama: the keys of its config.json and the names of its tensors, which those after it share.
-// Source: Touvron et al., "LLaMA: open and efficient foundation language models" (2023).
+// Llama and Mistral: the keys of their config.json, which those after them share.
+// Sources: Touvron et al., "LLaMA: open and efficient foundation language models" (2023); Jiang et al., "Mistral 7B"
+// (2023).
 #include <fmt/format.h>
 
 #include "layers/basic/layer_checks.h"
@@ -20,17 +21,10 @@ LanguageModelConfig read_llama_own(const ModelConfig& json) {
   return config;
 }
 
-void name_llama_own(const LanguageModelConfig& config, TensorNames& names) {
-  name_llama(config, names, NormWeights::plain);
-}
-
 }  // namespace
 
-const LanguageKind kLlama{.read = read_llama_own,
-                          .name = name_llama_own,
-                          .prefix = "model.",
-                          .table = "embed_tokens.weight",
-                          .passed_over = kLlamaPassedOver};
+const LanguageKind kLlama{.read = read_llama_own, .passed_over = kLlamaPassedOver};
+const LanguageKind kMistral{.read = read_mistral};
 
 LanguageModelConfig read_llama(const ModelConfig& json) {
   LanguageModelConfig config{.vocab = json.size("vocab_size"),
@@ -53,6 +47,12 @@ LanguageModelConfig read_llama(const ModelConfig& json) {
   layer.rotary = read_rotary(json, layer.head_dim);
   config.positions = readable_positions(json, layer.rotary);
   config.layers.assign(static_cast<std::size_t>(json.layers("num_hidden_layers")), layer);
+  return config;
+}
+
+LanguageModelConfig read_mistral(const ModelConfig& json) {
+  LanguageModelConfig config = read_llama(json);
+  add_windows(json, "sliding_window", config, [](std::size_t) { return true; });
   return config;
 }
 

@@ -28,13 +28,10 @@ void name_attention(const TransformerLayerConfig& layer, const std::string& to, 
   if (layer.attention_bias.out) names.add(to + "out_proj.bias", {layer.model_dim}, {from + "o_proj.bias"});
 }
 
-}  // namespace
-
-void name_llama(const LanguageModelConfig& config, TensorNames& names, NormWeights norms) {
+void name_all(const LanguageModelConfig& config, TensorNames& names,
+              const std::function<Tensor(const Tensor&)>& norm_formed = {}) {
   const auto name_norm = [&](const std::string& ours, const std::string& theirs, std::int64_t dim) {
-    const bool raised = norms == NormWeights::raised;
-    names.add_formed(ours + ".weight", {dim}, theirs + ".weight", {dim},
-                     raised ? plus_one : std::function<Tensor(const Tensor&)>());
+    names.add_formed(ours + ".weight", {dim}, theirs + ".weight", {dim}, norm_formed);
   };
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const TransformerLayerConfig& layer = config.layers[i];
@@ -61,6 +58,11 @@ void name_llama(const LanguageModelConfig& config, TensorNames& names, NormWeigh
   }
   name_norm("norm", "norm", config.model_dim);
 }
+
+}  // namespace
+
+void name_llama(const LanguageModelConfig& config, TensorNames& names) { name_all(config, names); }
+void name_raised_llama(const LanguageModelConfig& config, TensorNames& names) { name_all(config, names, plus_one); }
 
 void add_windows(const ModelConfig& json, std::string_view key, LanguageModelConfig& config,
                  const std::function<bool(std::size_t layer)>& is_windowed) {

@@ -1,4 +1,4 @@
-// Phi-3: Llama with a window, whose projections of one input are one matrix. Source: Abdin et al., "Phi-3 technical
+// Phi-3: Mistral, whose projections of one input are one matrix. Source: Abdin et al., "Phi-3 technical
 // report" (2024).
 #include <fmt/format.h>
 
@@ -6,12 +6,6 @@
 
 namespace qkv::inline models {
 namespace {
-
-LanguageModelConfig read_phi3(const ModelConfig& json) {
-  LanguageModelConfig config = read_llama(json);
-  add_windows(json, "sliding_window", config, [](std::size_t) { return true; });
-  return config;
-}
 
 void name_phi3(const LanguageModelConfig& config, TensorNames& names) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
@@ -33,6 +27,6 @@ void name_phi3(const LanguageModelConfig& config, TensorNames& names) {
 
 }  // namespace
 
-const LanguageKind kPhi3{.read = read_phi3, .name = name_phi3, .prefix = "model.", .table = "embed_tokens.weight"};
+const LanguageKind kPhi3{.read = read_mistral, .name = name_phi3};
 
 }  // namespace qkv::inline models

@@ -35,11 +35,9 @@ LanguageModelConfig read_qwen3(const ModelConfig& json) {
   return config;
 }
 
-void name_qwen(const LanguageModelConfig& config, TensorNames& names) { name_llama(config, names, NormWeights::plain); }
-
 }  // namespace
 
-const LanguageKind kQwen2{.read = read_qwen2, .name = name_qwen, .prefix = "model.", .table = "embed_tokens.weight"};
-const LanguageKind kQwen3{.read = read_qwen3, .name = name_qwen, .prefix = "model.", .table = "embed_tokens.weight"};
+const LanguageKind kQwen2{.read = read_qwen2};
+const LanguageKind kQwen3{.read = read_qwen3};
 
 }  // namespace qkv::inline models
