@@ -301,13 +301,8 @@ std::unique_ptr<NextTokens> RecurrentEncoderDecoder::decoder(std::span<const std
 }
 
 std::string RecurrentEncoderDecoder::config_text() const {
-  const auto fields = [](const RecurrentEncoderDecoderConfig& of) {
-    const auto& [kind, cell, vocab, target_vocab, positions, model_dim, layers, directions, end, padding, start] = of;
-    return std::tie(kind, cell, vocab, target_vocab, positions, model_dim, layers, directions, end, padding, start);
-  };
-  return "recurrent " + changed_fields({"kind", "cell", "vocab", "target_vocab", "positions", "model_dim", "layers",
-                                        "directions", "end", "padding", "start"},
-                                       fields(config_), fields({}));
+  return "recurrent " + QKV_CHANGED_FIELDS(RecurrentEncoderDecoderConfig, config_, kind, cell, vocab, target_vocab,
+                                           positions, model_dim, layers, directions, end, padding, start);
 }
 
 void RecurrentEncoderDecoder::visit(const ParameterVisitor& visitor) const {

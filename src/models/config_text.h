@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -57,10 +59,10 @@ std::string field_text(const T& field) {
 // `names` of the fields in `config` and in `defaults`, in order. A structured binding of all of them makes the tuples,
 // so that a new field that is not named here does not compile.
 template <class... Fields>
-std::string changed_fields(const std::array<const char*, sizeof...(Fields)>& names,
+std::string changed_fields(const std::array<std::string_view, sizeof...(Fields)>& names,
                            const std::tuple<const Fields&...>& config, const std::tuple<const Fields&...>& defaults) {
   std::string text;
-  const auto add = [&](const char* name, const std::string& value, const std::string& otherwise) {
+  const auto add = [&](std::string_view name, const std::string& value, const std::string& otherwise) {
     if (value != otherwise) text += fmt::format("{}={} ", name, value);
   };
   [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -68,5 +70,27 @@ std::string changed_fields(const std::array<const char*, sizeof...(Fields)>& nam
   }(std::index_sequence_for<Fields...>());
   return text;
 }
+
+// Of "a, b, c".
+template <std::size_t count>
+std::array<std::string_view, count> names_in(std::string_view list) {
+  std::array<std::string_view, count> names;
+  for (std::string_view& name : names) {
+    name = list.substr(0, list.find(", "));
+    list.remove_prefix(std::min(list.size(), name.size() + 2));
+  }
+  return names;
+}
+
+// The changed fields of a Config, all of which are named behind it.
+#define QKV_CHANGED_FIELDS(Config, config, ...)                                                                      \
+  [&] {                                                                                                              \
+    const auto fields = [](const Config& of) {                                                                       \
+      const auto& [__VA_ARGS__] = of;                                                                                \
+      return std::tie(__VA_ARGS__);                                                                                  \
+    };                                                                                                               \
+    constexpr std::size_t kCount = std::tuple_size_v<decltype(fields({}))>;                                          \
+    return ::qkv::models::changed_fields(::qkv::models::names_in<kCount>(#__VA_ARGS__), fields(config), fields({})); \
+  }()
 
 }  // namespace qkv::inline models
