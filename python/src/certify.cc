@@ -2,6 +2,7 @@
 #include "qkv/pipelines/certify.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "arguments.h"
 #include "bindings.h"
@@ -25,10 +26,15 @@ nb::str fingerprint_of(const Model& model, const FingerprintOptions& options) {
   return to_str(text);
 }
 
-template <class Model>
-void bind_fingerprint(nb::module_& module, const char* signature) {
-  module.def(
-      "_fingerprint", [](const Model& model) { return fingerprint_of(model, {}); }, "model"_a, nb::sig(signature));
+template <class... Models>
+void bind_fingerprints(nb::module_& module) {
+  const Stub* stub = stubs_of("_fingerprint").data();  // one for each, in order
+  const auto bind = [&]<class Model>(std::type_identity<Model>) {
+    module.def(
+        "_fingerprint", [](const Model& model) { return fingerprint_of(model, {}); }, "model"_a,
+        nb::sig((stub++)->signature));
+  };
+  (bind(std::type_identity<Models>()), ...);
 }
 
 bool is_fused() {
@@ -61,21 +67,13 @@ nb::str difference_of(nb::handle here, nb::handle expected) {
 }  // namespace
 
 void bind_certify(nb::module_& module) {
-  bind_fingerprint<Translator>(module, "def _fingerprint(model: _Translator) -> str");
-  bind_fingerprint<Generator>(module, "def _fingerprint(model: _Generator) -> str");
-  bind_fingerprint<Reranker>(module, "def _fingerprint(model: _Reranker) -> str");
-  bind_fingerprint<TextClassifier>(module, "def _fingerprint(model: _TextClassifier) -> str");
-  bind_fingerprint<FillMask>(module, "def _fingerprint(model: _FillMask) -> str");
-  bind_fingerprint<Tagger>(module, "def _fingerprint(model: _Tagger) -> str");
-  bind_fingerprint<QuestionAnswerer>(module, "def _fingerprint(model: _QuestionAnswerer) -> str");
-  bind_fingerprint<Vit>(module, "def _fingerprint(model: _Vit) -> str");
-  bind_fingerprint<PictureClassifier>(module, "def _fingerprint(model: _PictureClassifier) -> str");
-  module.def("_is_fused", &is_fused, nb::sig("def _is_fused() -> bool"));
-  module.def("_certify", &certified, nb::sig("def _certify() -> list[tuple[str, int, int]]"));
-  module.def("_certificate", &certificate_of, "folder"_a, "weights"_a,
-             nb::sig("def _certificate(folder: str, weights: str) -> str"));
-  module.def("_difference_of_certificates", &difference_of, "here"_a, "expected"_a,
-             nb::sig("def _difference_of_certificates(here: str, expected: str) -> str"));
+  bind_fingerprints<Translator, Generator, Reranker, TextClassifier, FillMask, Tagger, QuestionAnswerer, Vit,
+                    PictureClassifier>(module);
+  Described(module)
+      .def("_is_fused", &is_fused)
+      .def("_certify", &certified)
+      .def("_certificate", &certificate_of, "folder"_a, "weights"_a)
+      .def("_difference_of_certificates", &difference_of, "here"_a, "expected"_a);
 }
 
 }  // namespace qkv::python
