@@ -10,7 +10,6 @@
 #include <atomic>
 #include <climits>
 #include <csignal>
-#include <string>
 #include <system_error>
 #include <thread>
 

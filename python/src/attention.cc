@@ -7,7 +7,6 @@
 #include <deque>
 #include <new>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -1,5 +1,4 @@
 // What the library throws, as exceptions of Python.
-#include <cerrno>
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>

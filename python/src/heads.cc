@@ -1,8 +1,6 @@
 // MultiHeadAttention.
 #include <fmt/format.h>
 
-#include <optional>
-
 #include "layer.h"
 #include "layer_configs.h"
 #include "qkv/layers/multi_head_attention.h"

@@ -1,5 +1,4 @@
 // Tokenizer: text to token ids and back.
-#include <algorithm>
 #include <vector>
 
 #include "arguments.h"

@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "attention/attention_testing.h"

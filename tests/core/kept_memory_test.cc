@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <string>
 #include <thread>
 #include <vector>
 

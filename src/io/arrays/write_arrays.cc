@@ -1,7 +1,6 @@
 // Arrays into files, each by the ending of its path; and as text.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <functional>

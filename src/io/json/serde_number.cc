@@ -3,7 +3,6 @@
 #include "io/json/serde_number.h"
 
 #include <array>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>

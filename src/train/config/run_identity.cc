@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <set>
-#include <stdexcept>
 
 #include "core/refuse.h"
 #include "io/files/byte_source.h"

@@ -1,6 +1,5 @@
 // Precision reduced: within its bound of the double reference, the bits that rounding the inputs beforehand gives, the
 // contract of reproducibility, and the exact kernel's bits wherever there is none of its own.
-#include <functional>
 
 #include "attention/attention_case.h"
 #include "attention/attention_testing.h"

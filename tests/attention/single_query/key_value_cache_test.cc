@@ -2,7 +2,6 @@
 #include "qkv/attention/key_value_cache.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "attention/attention_testing.h"
 
