@@ -48,6 +48,17 @@ constexpr double kNear = 2e-5;
 
 const std::vector<std::string> kModels = {"gpt2", "llama", "mistral", "qwen3", "gpt_neox", "gemma2"};
 
+TEST(ExplainWriting, BothTextsTogetherAreTheWhole) {
+  const Generator generator = Generator::load(QKV_SOURCE_DIR "/models/verses");
+  const std::string whole = "In the beginning of the reign";
+  const std::vector<std::int32_t> ids = generator.tokenizer().encode(whole).ids;
+  for (std::size_t prompt = 1; prompt < ids.size(); ++prompt) {
+    const WrittenText text(generator.model(), &generator.tokenizer(), ids, {.prompt = prompt, .explain_prompt = true});
+    const Alignment& texts = *text.attentions().alignment;
+    EXPECT_EQ(texts.source_text + texts.target_text, whole) << prompt;
+  }
+}
+
 // The mask alone gives the first of three tokens (1 + 1/2 + 1/3) / 3 = 0.61 of the weight.
 TEST(ExplainWriting, AHeadThatShowsItsMaskHasNoName) {
   const LanguageModel model = LanguageModel::load(kFolder + "gpt2");

@@ -57,6 +57,16 @@ TokenWords each_a_word(const std::vector<std::string>& tokens, std::size_t first
   return words;
 }
 
+// What the tokens after the prompt add to its text, with a blank between both where there is one.
+std::string text_behind(const std::string& prompt_text, const Tokenizer* tokenizer, std::span<const std::int32_t> ids,
+                        std::size_t prompt) {
+  if (tokenizer != nullptr) {
+    const std::string all = text_of(tokenizer, ids);
+    if (all.starts_with(prompt_text)) return all.substr(prompt_text.size());
+  }
+  return text_of(tokenizer, ids.subspan(prompt));
+}
+
 // Calls `read` with what each layer passes on; nothing else is computed for it.
 class LayerOutputs : public Observer {
  public:
@@ -91,7 +101,7 @@ WrittenText::WrittenText(const LanguageModel& model, const Tokenizer* tokenizer,
       target_marks(all.marks.begin() + 1, all.marks.end());
   const TokenWords read_words = each_a_word(read, 0), target_words = each_a_word(target, first - 1);
   const std::string source_text = text_of(tokenizer, std::span(ids).first(prompt));
-  const std::string target_text = text_of(tokenizer, std::span(ids).subspan(prompt));
+  const std::string target_text = text_behind(source_text, tokenizer, ids, prompt);
   attentions_ = {.sequences = {{"read", "The model reads:  ", read, read_marks, read_, read_words, ""},
                                {"target", "and writes behind each:  ", target, target_marks, target_, target_words}},
                  .sites = {site_of(model.config())},
