@@ -110,7 +110,7 @@ def test_explain_beside_torch():
                 numpy.testing.assert_allclose(measures[measure], output[measure], atol=1e-4, rtol=1e-4)
             said = page["score"] if name == "rank" else page["log_probability"]
             assert said == pytest.approx(output["value"], abs=1e-4)
-            assert str(report).splitlines()[0].endswith(page["tokens"][0]) and "came from" in report.html()
+            assert str(report).splitlines()[0].endswith(page["tokens"][page["token"]]) and "came from" in report.html()
 
 
 def test_pairs_are_classified():
