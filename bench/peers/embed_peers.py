@@ -15,7 +15,6 @@ the start of our process to its first embedding.
 """
 
 import argparse
-import json
 import random
 import re
 import statistics
@@ -25,7 +24,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from side_by_side import medians, seconds, take_processors, write
+from side_by_side import medians, reduced_precisions, seconds, take_processors, write
 
 BATCHES = (1, 4, 8, 16, 32)
 LONGEST = 256
@@ -218,12 +217,6 @@ def race(options, engines, tokenizer):
     write(options.out, "embedding", options, rows=results)
 
 
-def precisions(options):
-    targets = json.loads(subprocess.check_output([options.program, "info", "--json"]))["targets"]
-    selected = next(target["name"] for target in targets if target["selected"])
-    return ("reduced", "reduced_pairs") if selected == "avx512-bf16" else ("reduced",)
-
-
 def first_embedding(options):
     ours = Ours(options)
     ours.embed(["Hello, world."])
@@ -235,7 +228,7 @@ def main(options):
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
         engines = [Ours(options, "--weights", word) for word in ("f32", "bf16", "int8_groups")]
-        engines += [Ours(options, "--precision", word) for word in precisions(options)]
+        engines += [Ours(options, "--precision", word) for word in reduced_precisions(options.program)]
         engines += [p for p in peers(options, Path(folder)) if p.name == "transformers f32" or re.search(options.only, p.name)]
         race(options, engines, AutoTokenizer.from_pretrained(options.model))
     starts = [seconds(lambda: first_embedding(options)) for _ in range(options.rounds)]

@@ -3,6 +3,7 @@
 import json
 import os
 import statistics
+import subprocess
 import time
 
 
@@ -33,6 +34,13 @@ def medians(actions, rounds):
             time.sleep(REST)
             times[name].append(seconds(action))
     return {name: statistics.median(turns) for name, turns in times.items()}
+
+
+def reduced_precisions(program):
+    """Those of our products in bf16 that its target has."""
+    targets = json.loads(subprocess.check_output([program, "info", "--json"]))["targets"]
+    selected = next(target["name"] for target in targets if target["selected"])
+    return ("reduced", "reduced_pairs") if selected == "avx512-bf16" else ("reduced",)
 
 
 def write(path, race, options, **results):

@@ -25,11 +25,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import MarianConfig, MarianMTModel
 
-from side_by_side import write
-
-
-# Of ours: the arithmetics of matrix products; reduced_pairs needs a CPU with AVX512-BF16.
-PRECISIONS = ("exact", "reduced", "reduced_pairs")
+from side_by_side import reduced_precisions, write
 
 
 def config(options, batch_tokens, precision):
@@ -117,7 +113,8 @@ def main():
 
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for precision in PRECISIONS:
+        precisions = ("exact", *reduced_precisions(options.program))
+        for precision in precisions:
             (folder / f"{precision}.json").write_text(json.dumps(config(options, batch_tokens, precision)))
         (folder / "train.tsv").write_text("".join(lines[:8000]), encoding="utf-8")
         (folder / "valid.tsv").write_text("a\ta\n")
@@ -135,9 +132,8 @@ def main():
         theirs = Theirs(options, tokenizer, pairs, batch_tokens)
         theirs.speed(2, False)
         theirs.speed(2, True)
-        pairs_here = "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
-        speeds = {"qkv": [], "qkv reduced": [], **({"qkv reduced_pairs": []} if pairs_here else {}), "torch": [],
-                  "torch autocast bf16": []}
+        names = [f"qkv {precision}".removesuffix(" exact") for precision in precisions]
+        speeds = {name: [] for name in (*names, "torch", "torch autocast bf16")}
         for number in range(options.rounds):
             for name, turns in speeds.items():
                 if name.startswith("torch"):

@@ -1,11 +1,12 @@
 """Translation: qkv translate against CTranslate2 (and transformers on torch), interleaved in one run.
 
     python bench/peers/translate_peers.py TEST.tsv [--model models/en-es] [--program build/release/bin/qkv] [--rounds 5]
-                                    [--threads 1] [--sentences 256] [--beams 1] [--weights f32|int8] [--transformers]
+                                    [--threads 1] [--sentences 256] [--beams 1] [--weights f32|int8] [--reduced]
+                                    [--transformers]
                                     [--out FILE]
 
 Needs ctranslate2 4.8 and transformers in the Python that runs it; TEST.tsv comes from data/make-parallel. Ours is the
-program itself, text in and text out; theirs gets its tokens ready made. Sentences go in batches of 32, sorted by length.
+program itself, text in and text out (--reduced: with --precision reduced, too); theirs gets its tokens ready made. Sentences go in batches of 32, sorted by length.
 Prints generated tokens per second, the time of one sentence of about 24 tokens, and the time from the start of our process
 to its first translation: medians, and the ratios of medians.
 """
@@ -25,9 +26,9 @@ BATCH = 32
 
 
 class Ours:
-    def __init__(self, options):
+    def __init__(self, options, *precision):
         command = [options.program, "translate", "--model", options.model, "--threads", str(options.threads), "--beams",
-                   str(options.beams), "--weights", options.weights]
+                   str(options.beams), "--weights", options.weights, *precision]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def translate(self, texts):
@@ -98,6 +99,7 @@ def main():
     parser.add_argument("--sentences", type=int, default=256)
     parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--weights", default="f32", choices=["f32", "int8"])
+    parser.add_argument("--reduced", action="store_true", help="ours with --precision reduced, too")
     parser.add_argument("--transformers", action="store_true")
     parser.add_argument("--out", help="a file for report.py")
     options = parser.parse_args()
@@ -113,6 +115,8 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         peers = {"ours": Ours(options), "CTranslate2": CTranslate2(options, tokenizer, folder)}
+        if options.reduced:
+            peers["ours reduced"] = Ours(options, "--precision", "reduced")
         if options.transformers:
             peers["transformers"] = Transformers(options, tokenizer)
         many = race(f"{len(texts)} sentences", peers, batches, tokens, options.rounds)
