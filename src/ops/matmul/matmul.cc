@@ -13,6 +13,7 @@
 #include "ops/matmul/block_panel.h"
 #include "ops/matmul/int8_groups_panel.h"
 #include "ops/matmul/int8_panel.h"
+#include "ops/matmul/matmul_columns.h"
 #include "ops/matmul/matmul_panel.h"
 #include "ops/matmul/reduced_rows.h"
 #include "qkv/threads.h"
@@ -28,6 +29,7 @@ constexpr std::int64_t kTaskWork = 1'000'000, kTaskBytes = 64 << 10;
 // Depth of a product between two questions whether to stop: a task is then 6 * 10^6 multiply-adds of vectors. Whole
 // blocks of the kernel's depth, so that sums have the same bits piece by piece.
 constexpr std::int64_t kStopDepth = 8192;
+constexpr int kPanelVectors = 3;  // of a panel's columns, on every target; a product may begin behind any of them
 
 void check_type(const char* name, Dtype dtype, const PackedMatrix& b) {
   if (dtype != b.dtype()) {
@@ -45,23 +47,24 @@ void check_shape(const char* name, const TensorView& view, const Dims& shape) {
   }
 }
 
-void check_out(const MutableTensorView& out, std::int64_t m, const PackedMatrix& b) {
-  check_shape("out", out, {m, b.columns()});
+void check_out(const MutableTensorView& out, const Dims& shape, const PackedMatrix& b) {
+  check_shape("out", out, shape);
   check_type("out", out.dtype(), b);
   check_unit("out", out.size(1), out.stride(1));
-  if (m > 1 && std::abs(out.stride(0)) < out.size(1)) {
+  if (out.size(0) > 1 && std::abs(out.stride(0)) < out.size(1)) {
     refuse("matmul", "rows of out overlap: they are {} elements, {} apart", out.size(1), out.stride(0));
   }
 }
 
-void check_operands(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const TensorView& bias) {
-  const std::int64_t k = b.rows(), n = b.columns();
+void check_operands(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, std::int64_t n,
+                    const TensorView& bias) {
+  const std::int64_t k = b.rows();
   if (a.rank() != 2 || a.size(1) != k) {
     refuse("matmul", "a is {}; with b [{}, {}] it must be [m, {}]", to_string(a.shape()), k, n, k);
   }
   check_type("a", a.dtype(), b);
   check_unit("a", k, a.stride(1));
-  check_out(out, a.size(0), b);
+  check_out(out, {a.size(0), n}, b);
   if (!bias) return;
   check_shape("bias", bias, {n});
   check_type("bias", bias.dtype(), b);
@@ -93,10 +96,22 @@ void multiply_depths(MultiplyPanel<T, S> kernel, PanelProduct<T, S> product, std
   kernel(product);
 }
 
-// Calls product(row, rows, panel, worker) for every block of rows and every panel, some of them a task.
+// Columns begin <= c < end of the right operand.
+struct Columns {
+  explicit Columns(const PackedMatrix& b) : end(b.columns()) {}
+  Columns(std::int64_t first, std::int64_t last) : begin(first), end(last) {}
+  std::int64_t count() const { return end - begin; }
+
+  std::int64_t begin = 0, end;
+};
+
+// Calls product(row, rows, panel, worker) for every block of rows and every panel that has some of the columns, some of
+// them a task.
 template <class Product>
-void for_each_panel(std::int64_t m, const PackedMatrix& b, std::int64_t task_rows, int threads, Product&& product) {
-  const std::int64_t width = b.panel_columns(), panel_count = divide_up(b.columns(), width);
+void for_each_panel(std::int64_t m, const PackedMatrix& b, Columns columns, std::int64_t task_rows, int threads,
+                    Product&& product) {
+  const std::int64_t width = b.panel_columns(), first_panel = columns.begin / width,
+                     panel_count = divide_up(columns.end, width) - first_panel;
   const std::int64_t row_blocks = divide_up(m, task_rows);
   const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, task_rows) * b.rows() * width);
   const auto panel_bytes =
@@ -110,7 +125,7 @@ void for_each_panel(std::int64_t m, const PackedMatrix& b, std::int64_t task_row
   parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int worker) {
     const std::int64_t row = task / groups * task_rows, first = task % groups * group;
     for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
-      product(row, std::min(task_rows, m - row), panel, worker);
+      product(row, std::min(task_rows, m - row), first_panel + panel, worker);
     }
   });
 }
@@ -136,33 +151,41 @@ class WideRoom {
 };
 
 template <class T, class S = T>
-void multiply(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
-  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<T>();
+void multiply(const TensorView& a, const PackedMatrix& b, Columns columns, const MutableTensorView& out,
+              const MatmulOptions& options) {
+  const std::int64_t m = a.size(0), k = b.rows(), width = panel_columns<T>();
   check_target(b, panel_columns<T>(), 1);
-  if (m == 0 || n == 0) return;
+  if (m == 0 || columns.count() == 0) return;
   const MultiplyPanel<T, S> kernel = multiply_panel<T, S>();
   const T* left = a.data<T>();
   const S* panels = b.panels().data<S>();
   const T* bias = options.bias ? options.bias.data<T>() : nullptr;
   T* result = out.data<T>();
   WideRoom wide(sizeof(S) < sizeof(T) ? m : 0, width, options.threads);
-  for_each_panel(m, b, kTaskRows, options.threads,
+  for_each_panel(m, b, columns, kTaskRows, options.threads,
                  [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
-                   const std::int64_t column = panel * width;
+                   const std::int64_t begin = std::max(panel * width, columns.begin);
+                   const std::int64_t end = std::min((panel + 1) * width, columns.end), to = begin - columns.begin;
                    const PanelProduct<T, S> own{.left = left + row * a.stride(0),
                                                 .left_stride = a.stride(0),
                                                 .left_step = 1,
                                                 .rows = rows,
-                                                .panel = panels + panel * k * width,
+                                                .panel = panels + panel * k * width + begin % width,
                                                 .depth = k,
-                                                .out = result + row * out.stride(0) + column,
+                                                .out = result + row * out.stride(0) + to,
                                                 .out_stride = out.stride(0),
-                                                .columns = std::min(width, n - column),
-                                                .bias = bias == nullptr ? nullptr : bias + column,
+                                                .columns = end - begin,
+                                                .bias = bias == nullptr ? nullptr : bias + to,
                                                 .accumulate = options.accumulate,
                                                 .wide = wide.of(worker)};
                    multiply_depths(kernel, own, width);
                  });
+}
+
+void multiply_full(const TensorView& a, const PackedMatrix& b, Columns columns, const MutableTensorView& out,
+                   const MatmulOptions& options) {
+  b.dtype() == Dtype::f32 ? multiply<float>(a, b, columns, out, options)
+                          : multiply<double>(a, b, columns, out, options);
 }
 
 // So many rows at a time that those of a thread stay in its cache, rounded.
@@ -196,7 +219,7 @@ void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableT
                        .filled = depth,
                        .to = to + row * words});
     });
-    for_each_panel(present, b, task_rows, options.threads,
+    for_each_panel(present, b, Columns(b), task_rows, options.threads,
                    [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
                      const std::int64_t column = panel * width;
                      form.multiply({.left = to + row * words,
@@ -258,23 +281,24 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   const float* bias = options.bias ? options.bias.data<float>() : nullptr;
   float* result = out.data<float>();
   const std::int64_t task_rows = std::min(kTaskRows, kTaskRows * kStopDepth / std::max<std::int64_t>(k, 1));
-  for_each_panel(m, b, task_rows, options.threads, [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int) {
-    const std::int64_t column = panel * width, scale = column * kernel.groups;
-    kernel.multiply({.left = quantized + row * stride,
-                     .left_stride = stride,
-                     .scales = row_scales + row * kernel.scales,
-                     .rows = rows,
-                     .panel = panels + panel * panel_bytes,
-                     .column_scales = column_scales + scale,
-                     .column_sums = column_sums + scale,
-                     .depth = k,
-                     .groups = kernel.groups,
-                     .out = result + row * out.stride(0) + column,
-                     .out_stride = out.stride(0),
-                     .columns = std::min(width, n - column),
-                     .bias = bias == nullptr ? nullptr : bias + column,
-                     .accumulate = options.accumulate});
-  });
+  for_each_panel(m, b, Columns(b), task_rows, options.threads,
+                 [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int) {
+                   const std::int64_t column = panel * width, scale = column * kernel.groups;
+                   kernel.multiply({.left = quantized + row * stride,
+                                    .left_stride = stride,
+                                    .scales = row_scales + row * kernel.scales,
+                                    .rows = rows,
+                                    .panel = panels + panel * panel_bytes,
+                                    .column_scales = column_scales + scale,
+                                    .column_sums = column_sums + scale,
+                                    .depth = k,
+                                    .groups = kernel.groups,
+                                    .out = result + row * out.stride(0) + column,
+                                    .out_stride = out.stride(0),
+                                    .columns = std::min(width, n - column),
+                                    .bias = bias == nullptr ? nullptr : bias + column,
+                                    .accumulate = options.accumulate});
+                 });
 }
 
 // One row is multiplied by blocks as they are, several by what they are widened to, a block of the depth at a time:
@@ -287,7 +311,7 @@ void multiply_blocks(const TensorView& a, const PackedMatrix& b, const MutableTe
   const BlockKernel kernel = block_kernel(b.storage());
   const MultiplyPanel<float> multiply_wide = multiply_panel<float>();
   WideRoom wide(m, width, options.threads, 2);
-  for_each_panel(m, b, kTaskRows, options.threads,
+  for_each_panel(m, b, Columns(b), kTaskRows, options.threads,
                  [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
                    const std::int64_t column = panel * width;
                    std::int64_t begin = 0;
@@ -383,21 +407,38 @@ void multiply_transposed_reduced(const PackedMatrix& a, const PackedMatrix& b, c
 }  // namespace
 
 void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options) {
-  check_operands(a, b, out, options.bias);
+  check_operands(a, b, out, b.columns(), options.bias);
   if (b.storage() == WeightStorage::bf16) {
-    multiply<float, BFloat16>(a, b, out, options);
+    multiply<float, BFloat16>(a, b, Columns(b), out, options);
   } else if (is_reduced(b.storage())) {
     multiply_reduced(a, b, out, options);
   } else if (b.storage() == WeightStorage::int8 || b.storage() == WeightStorage::int8_groups) {
     multiply_int8(a, b, out, options);
   } else if (block_bytes(b.storage()) > 0) {
     multiply_blocks(a, b, out, options);
-  } else if (b.dtype() == Dtype::f32) {
-    multiply<float>(a, b, out, options);
   } else {
-    multiply<double>(a, b, out, options);
+    multiply_full(a, b, Columns(b), out, options);
   }
 }
+
+inline namespace ops {
+
+std::int64_t column_step(const PackedMatrix& b) {
+  return b.storage() == WeightStorage::full ? b.panel_columns() / kPanelVectors : b.columns();
+}
+
+void matmul_columns(const TensorView& a, const PackedMatrix& b, std::int64_t first, const MutableTensorView& out,
+                    const MatmulOptions& options) {
+  const Columns columns(first, first + out.size(-1));
+  if (first == 0 && columns.end == b.columns()) return matmul(a, b, out, options);
+  if (first % column_step(b) != 0 || columns.end > b.columns()) {
+    refuse("matmul", "no product with columns {} to {} of {} alone", columns.begin, columns.end, b.columns());
+  }
+  check_operands(a, b, out, columns.count(), options.bias);
+  multiply_full(a, b, columns, out, options);
+}
+
+}  // namespace ops
 
 void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                        const MatmulOptions& options) {
@@ -410,7 +451,7 @@ void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mutab
   if (a.storage() != WeightStorage::full || !(reduced || b.storage() == WeightStorage::full)) {
     refuse("matmul", "a transposed product takes matrices in full storage, b also for reduced precision");
   }
-  check_out(out, a.columns(), b);
+  check_out(out, {a.columns(), b.columns()}, b);
   if (reduced) {
     multiply_transposed_reduced(a, b, out, options);
   } else if (b.dtype() == Dtype::f32) {

@@ -5,6 +5,7 @@
 
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
+#include "ops/matmul/matmul_columns.h"
 
 namespace qkv {
 namespace {
@@ -200,6 +201,30 @@ TEST(MatmulErrors, PackedForAnotherTarget) {
   const std::string message = test::message_of<std::invalid_argument>([&] { matmul(Tensor::zeros({4, 3}), b, out); });
   select_target("");
   EXPECT_NE(message.find("for another target"), std::string::npos) << message;
+}
+
+TEST_P(Matmul, SomeColumnsHaveTheBitsOfAll) {
+  for (const Dtype dtype : kTypes) {
+    Random random(9);
+    const Tensor a = normal(random, {37, 600}, dtype), b = normal(random, {600, 211}, dtype),
+                 bias = normal(random, {211}, dtype);
+    const PackedMatrix packed(b);
+    Tensor all = Tensor::zeros({37, 211}, dtype);
+    matmul(a, packed, all, {.bias = bias});
+    const std::int64_t step = column_step(packed);
+    for (std::int64_t first = 0; first < 211; first += step) {
+      for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, step, 3 * step + 2, 211 - first}) {
+        if (first + count > 211) continue;
+        Tensor some = Tensor::zeros({37, count}, dtype);
+        matmul_columns(a, packed, first, some, {.bias = bias.view().slice(0, first, first + count), .threads = 2});
+        EXPECT_TRUE(same_bits(some, all.view().slice(1, first, first + count))) << first << ", " << count;
+      }
+    }
+    Tensor out = Tensor::zeros({37, 200}, dtype);
+    EXPECT_EQ(testing::refusal([&] { matmul_columns(a, packed, 16 * step, out); }).find("matmul: no product"), 0U);
+    if (step == 1) continue;
+    EXPECT_EQ(testing::refusal([&] { matmul_columns(a, packed, 1, out); }).find("matmul: no product"), 0U);
+  }
 }
 
 }  // namespace
