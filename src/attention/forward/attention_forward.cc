@@ -12,6 +12,7 @@
 #include "attention/call/apart.h"
 #include "attention/call/attention_call.h"
 #include "attention/extras/weight_sums.h"
+#include "attention/forward/attention_in_place.h"
 #include "attention/forward/folded_heads.h"
 #include "attention/forward/forward_schedule.h"
 #include "core/float_environment.h"
@@ -292,20 +293,31 @@ std::vector<NamedView> outputs_of(const MutableTensorView& out, const AttentionE
   return outputs;
 }
 
-}  // namespace
-
-void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
-               const AttentionOptions& options, const AttentionExtras& extras) {
+// `inputs`: which no output may overlap.
+void attend(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
+            const AttentionOptions& options, const AttentionExtras& extras, const std::vector<NamedView>& inputs) {
   ensure_target();
   const FloatEnvironment environment;
   const StopScope stop(options.stop);
   const AttentionCall call(q, k, v, options, out, extras);
-  std::vector<NamedView> inputs = inputs_of(q, k, v, options);
-  if (extras.rows) inputs.push_back({"rows", extras.rows});
   require_apart(outputs_of(out, extras), inputs);
   const AttentionSchedule schedule(call, extras);
   ForwardPass(call, schedule).run(extras);
   if (call.empty_rows == EmptyRows::nan) fill_empty_rows(call, schedule.threads);
+}
+
+}  // namespace
+
+void attention(const TensorView& q, const TensorView& k, const TensorView& v, const MutableTensorView& out,
+               const AttentionOptions& options, const AttentionExtras& extras) {
+  std::vector<NamedView> inputs = inputs_of(q, k, v, options);
+  if (extras.rows) inputs.push_back({"rows", extras.rows});
+  attend(q, k, v, out, options, extras, inputs);
+}
+
+void attending::attention_in_place(const MutableTensorView& q, const TensorView& k, const TensorView& v,
+                                   const AttentionOptions& options) {
+  attend(q, k, v, q, options, {}, inputs_of({}, k, v, options));
 }
 
 Tensor attention(const TensorView& q, const TensorView& k, const TensorView& v, const AttentionOptions& options,
