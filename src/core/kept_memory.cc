@@ -151,15 +151,17 @@ class KeptMemory {
     return 4 * static_cast<std::size_t>(exponent) + (size >> (exponent - 2) & 3);
   }
 
+  // One whose pages the process has, if there is any: others would be added to them.
   Block* find(std::size_t size) const {
-    std::size_t bin = bin_of(size);
-    for (Block* block = bins_[bin]; block != nullptr; block = block->next) {
-      if (block->size >= size) return block;
+    Block* clean = nullptr;
+    for (std::size_t bin = bin_of(size); bin < kBins; ++bin) {
+      for (Block* block = bins_[bin]; block != nullptr; block = block->next) {
+        if (block->size < size) continue;
+        if (!block->is_clean) return block;
+        if (clean == nullptr) clean = block;
+      }
     }
-    while (++bin < kBins) {
-      if (bins_[bin] != nullptr) return bins_[bin];
-    }
-    return nullptr;
+    return clean;
   }
 
   // To the free ones, as one block with those beside it that are as clean.
