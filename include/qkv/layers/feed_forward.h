@@ -13,6 +13,7 @@
 #include "qkv/attention/dropout.h"
 #include "qkv/layers/linear.h"
 #include "qkv/layers/parameter.h"
+#include "qkv/layers/row_blocks.h"
 #include "qkv/layers/weights.h"
 
 namespace qkv {
@@ -40,6 +41,7 @@ class QKV_API FeedForward {
 
   /// x [..., model_dim] -> [..., model_dim].
   Tensor forward(const TensorView& x, int threads = 0) const;
+  void forward(const NormedRows& x, const RowSink& put, int threads = 0) const;  ///< in blocks (row_blocks.h)
 
   /// The same for training: dropout applies to what W2 takes.
   Tensor forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads = 0) const;
@@ -52,6 +54,9 @@ class QKV_API FeedForward {
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
+  /// What W2 takes.
+  Tensor activated(const TensorView& rows, int threads) const;
+
   FeedForwardConfig config_;
   Linear first_, second_;
   std::optional<Linear> third_;

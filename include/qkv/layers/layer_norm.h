@@ -32,6 +32,8 @@ class QKV_API LayerNorm {
 
   /// x [..., dim], and what is added to it before, of the same shape (a residual connection); not given: nothing.
   Tensor forward(const TensorView& x, const TensorView& added = {}, int threads = 0) const;
+  /// The same into `out`, row-major, which may be x or what is added.
+  void forward(const TensorView& x, const TensorView& added, const MutableTensorView& out, int threads = 0) const;
   /// sum += x, then forward(sum), in one pass: what backward takes is kept.
   Tensor add_forward(const TensorView& x, Tensor& sum, int threads = 0) const;
 
@@ -44,7 +46,8 @@ class QKV_API LayerNorm {
 
  private:
   void check(const char* name, const TensorView& view, const Dims& shape) const;
-  Tensor run(const TensorView& x, const TensorView& added, const MutableTensorView& sum, int threads) const;
+  void run(const TensorView& x, const TensorView& added, const MutableTensorView& sum, const MutableTensorView& out,
+           int threads) const;
 
   LayerNormConfig config_;
   Parameter weight_, bias_;

@@ -31,6 +31,7 @@
 #include "qkv/layers/packed_parameter.h"
 #include "qkv/layers/parameter.h"
 #include "qkv/layers/positions.h"
+#include "qkv/layers/row_blocks.h"
 #include "qkv/layers/sequences.h"
 #include "qkv/layers/weights.h"
 #include "qkv/observer.h"
@@ -119,6 +120,7 @@ struct MultiHeadAttentionGradients {
 };
 
 class RotaryAngles;
+struct RotaryRows;
 struct HeadAttention;
 struct HeadGradients;
 struct HeadLayout;
@@ -149,6 +151,12 @@ class QKV_API MultiHeadAttention {
   /// ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
+  /// Of queries that pass through `norm` first, if it is given; without a memory keys and values are of the same rows.
+  /// In blocks (row_blocks.h): of long sequences there are at a time only the queries, in whose place the outputs are
+  /// written, and the keys and values of some heads, 6 MiB or one head's, unless the observer, a bias, or a mask of
+  /// single pairs is to see all heads, or weights are not in full storage.
+  void forward(const Sequences& query, const LayerNorm* norm, const std::optional<Sequences>& memory,
+               const MultiHeadAttentionOptions& options, Observer* observer, const RowSink& put) const;
 
   /// For generating: the projected keys and values of the tokens so far are kept (key_value_cache.h).
   ///   layer.append(x, cache); y = layer.forward(x, cache);   // self-attention of new tokens x
@@ -182,20 +190,32 @@ class QKV_API MultiHeadAttention {
   void make_extra_rows();
   /// With the window.
   Mask mask_of(const MultiHeadAttentionOptions& options) const;
-  /// If rotary: rotates projected rows of this form; row i of sequence b has position starts[b] + i (none: i).
-  void rotate(const Sequences& form, std::int64_t heads, Tensor& projected, int direction, int threads,
-              std::span<const std::int64_t> starts = {}) const;
   struct Inputs;
+  struct Projected;
 
-  Tensor run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
-             MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const;
+  /// The heads' outputs side by side: [n, heads * head_dim]. `saved`, if given: all of it but `merged`.
+  Tensor attend(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
+                MultiHeadAttentionSaved* saved) const;
+  Tensor project_out(const Tensor& merged, const Sequences& query, int threads) const;
   HeadAttention middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const;
-  /// Rows [n, in] of a role (0 to 2: queries, keys, values) for all its heads: [n, heads * head_dim].
-  Tensor project(int role, const TensorView& rows, int threads) const;
-  /// If there are norms: of projected rows of a role, which `before` keeps if it is given.
-  void norm_heads(int role, Tensor& projected, Tensor* before, int threads) const;
-  /// From the gradient of what norm_heads() gave, in place.
-  void norm_heads_backward(int role, const Tensor& before, Tensor& grad, int threads);
+  /// Heads of keys and values that are there at a time.
+  std::int64_t heads_at_once(std::int64_t keys, const MultiHeadAttentionOptions& options) const;
+  /// Of roles begin <= role < end, which have the same rows.
+  void project_roles(const Inputs& inputs, int begin, int end, const RotaryRows& angles, const Projected& to,
+                     int threads) const;
+  /// As attention takes them: rows of a role (0 to 2: queries, keys, values), projected to so many heads as `out`
+  /// [n, ...] has, from `first_head` on; normed, if there are norms, and rotated, if rotary, by angles from `first_row`
+  /// on. `before_norm`, if given, keeps them.
+  void project(int role, const TensorView& rows, std::int64_t first_head, const RotaryRows& angles,
+               std::int64_t first_row, const MutableTensorView& out, const MutableTensorView& before_norm,
+               int threads) const;
+  Tensor project_all(int role, const Sequences& form, std::span<const std::int64_t> starts, int threads) const;
+  void multiply(int role, const TensorView& rows, std::int64_t first_head, const MutableTensorView& out,
+                int threads) const;
+  /// Of rows of queries or keys, if rotary: row i of sequence b has position starts[b] + i (none: i).
+  RotaryRows angles_of(int role, const Sequences& form, std::span<const std::int64_t> starts = {}) const;
+  /// Turned back, if rotary; from the gradient of what norms gave, if there are norms, in place.
+  void heads_backward_in_place(int role, const Sequences& form, const Tensor& before_norm, Tensor& grad, int threads);
   HeadWeights head_weights(int role, std::vector<Tensor>& storage) const;
   HeadGradients head_gradients(int role);
 

@@ -16,6 +16,7 @@
 #include "qkv/attention/dropout.h"
 #include "qkv/layers/layer_norm.h"
 #include "qkv/layers/parameter.h"
+#include "qkv/layers/row_blocks.h"
 
 namespace qkv {
 
@@ -38,8 +39,10 @@ struct ResidualSaved {
 /// Safe for concurrent forward(); only update() and backward() modify it.
 class QKV_API Residual {
  public:
-  /// f: from its input to its output, of the same shape.
-  using Sublayer = std::function<Tensor(const TensorView& input)>;
+  /// f in blocks (row_blocks.h).
+  using Sublayer = std::function<void(const NormedRows& input, const RowSink& put)>;
+  /// f in training: from its input to its output, of the same shape.
+  using SublayerForward = std::function<Tensor(const TensorView& input)>;
   /// f backward: adds to grad_input.
   using SublayerBackward =
       std::function<void(const TensorView& input, const TensorView& grad_out, const MutableTensorView& grad_input)>;
@@ -49,8 +52,9 @@ class QKV_API Residual {
   Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope,
            bool layer_scale = false);
 
-  Tensor forward(const TensorView& x, const Sublayer& f, int threads = 0) const;
-  Tensor forward(const TensorView& x, const Sublayer& f, const Dropout& dropout, ResidualSaved& saved,
+  /// x becomes y.
+  void forward(Tensor& x, const Sublayer& f, int threads = 0) const;
+  Tensor forward(const TensorView& x, const SublayerForward& f, const Dropout& dropout, ResidualSaved& saved,
                  int threads = 0) const;
   /// With the same input and dropout. Adds to grad_x, row-major and of x's shape.
   void backward(const TensorView& x, const SublayerBackward& f, const Dropout& dropout, const ResidualSaved& saved,

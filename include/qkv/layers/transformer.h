@@ -62,6 +62,7 @@ class QKV_API TransformerStack {
   /// As in transformer_layer.h; the observer receives "layers.N.NAME", then "norm". std::invalid_argument if there are
   /// masks, and another number of them than of layers.
   Tensor run(const TransformerLayerInput& in, Observer* observer, const StackMasks& masks = {}) const;
+  void run(const TransformerLayerInput& in, Tensor& x, Observer* observer, const StackMasks& masks = {}) const;
   Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
   Tensor run_backward(const TransformerLayerInput& in, const Dropout& dropout, const Saved& saved,
                       const TensorView& grad_out, const MutableTensorView& grad_memory, Observer* observer = nullptr);

@@ -112,6 +112,9 @@ class QKV_API TransformerLayer {
   /// feed_forward_norm, what the one around it gives. With memory: what the two attentions give under "self." and
   /// "memory.", and self_norm and memory_norm for attention_norm.
   Tensor run(const TransformerLayerInput& in, Observer* observer) const;
+  /// The same where x, of the shape of its rows, becomes what follows. Long sequences take least memory so
+  /// (multi_head_attention.h).
+  void run(const TransformerLayerInput& in, Tensor& x, Observer* observer) const;
   /// The same for training. `dropout` applies at all sites: attention weights, after each sublayer, after the
   /// activation; that of the options is ignored.
   Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;

@@ -73,20 +73,29 @@ FeedForward::FeedForward(const FeedForwardConfig& config, Weights& weights, cons
                  scope + "linear3.");
 }
 
+Tensor FeedForward::activated(const TensorView& rows, int threads) const {
+  Tensor wide = first_.forward(rows, threads);
+  activate_all(config_.activation, wide, threads);
+  if (third_) multiply_all(wide, third_->forward(rows, threads), wide, threads);
+  return wide;
+}
+
 Tensor FeedForward::forward(const TensorView& x, int threads) const {
   const LayerRows rows("feed_forward", x, config_.model_dim);
   Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
   const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
-  // Many blocks are shared out whole; within a single one the products are.
-  parallel_for(divide_up(rows.count(), kBlockRows), threads, [&](std::int64_t block, int) {
-    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
-    const TensorView in = rows.view().slice(0, begin, end);
-    Tensor wide = first_.forward(in, threads);
-    activate_all(config_.activation, wide, threads);
-    if (third_) multiply_all(wide, third_->forward(in, threads), wide, threads);
-    second_.forward(wide, out_rows.slice(0, begin, end), threads);
+  for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
+    second_.forward(activated(rows.view().slice(0, begin, end), threads), out_rows.slice(0, begin, end), threads);
   });
   return out;
+}
+
+void FeedForward::forward(const NormedRows& x, const RowSink& put, int threads) const {
+  const NormedBlocks rows("feed_forward", x, config_.model_dim);
+  for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
+    Tensor normed;
+    put(begin, second_.forward(activated(rows.block(begin, end, normed, threads), threads), threads));
+  });
 }
 
 // As in forward, but that the wide rows are kept. They pass in blocks through the activation and the second product.
@@ -96,8 +105,7 @@ Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedFor
   saved.wide = Tensor::uninitialized({rows.count(), config_.ff_dim}, x.dtype());
   if (third_) saved.gate = Tensor::uninitialized(saved.wide.shape(), x.dtype());
   const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
-  parallel_for(divide_up(rows.count(), kBlockRows), threads, [&](std::int64_t block, int) {
-    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
+  for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
     const TensorView in = rows.view().slice(0, begin, end);
     const MutableTensorView wide = saved.wide.view().slice(0, begin, end), gate = gate_rows(saved.gate, begin, end);
     first_.forward(in, wide, threads);
@@ -117,8 +125,7 @@ void FeedForward::backward(const TensorView& x, const Dropout& dropout, const Fe
   const auto like_wide = [&] { return Tensor::uninitialized(saved.wide.shape(), saved.wide.dtype()); };
   Tensor active = like_wide(), grad_wide = like_wide(), grad_gate = third_ ? like_wide() : Tensor();
   const PackedMatrix back = second_.pack_for_backward(threads);
-  parallel_for(divide_up(rows.count(), kBlockRows), threads, [&](std::int64_t block, int) {
-    const std::int64_t begin = block * kBlockRows, end = std::min(begin + kBlockRows, rows.count());
+  for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
     const TensorView wide = saved.wide.view().slice(0, begin, end), gate = gate_rows(saved.gate, begin, end);
     const MutableTensorView active_part = active.view().slice(0, begin, end);
     convert(wide, active_part);

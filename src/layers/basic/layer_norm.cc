@@ -44,10 +44,22 @@ LayerNorm::LayerNorm(const LayerNormConfig& config, Weights& weights, const std:
 }
 
 Tensor LayerNorm::forward(const TensorView& x, const TensorView& added, int threads) const {
-  return run(x, added, {}, threads);
+  Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
+  run(x, added, {}, out, threads);
+  return out;
 }
 
-Tensor LayerNorm::add_forward(const TensorView& x, Tensor& sum, int threads) const { return run(x, sum, sum, threads); }
+void LayerNorm::forward(const TensorView& x, const TensorView& added, const MutableTensorView& out, int threads) const {
+  check("the output", out, x.shape());
+  refuse_unless(out.is_row_major(), "layer_norm", "the output must be row-major");
+  run(x, added, {}, out, threads);
+}
+
+Tensor LayerNorm::add_forward(const TensorView& x, Tensor& sum, int threads) const {
+  Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
+  run(x, sum, sum, out, threads);
+  return out;
+}
 
 void LayerNorm::check(const char* name, const TensorView& view, const Dims& shape) const {
   if (view.shape() != shape) {
@@ -59,11 +71,11 @@ void LayerNorm::check(const char* name, const TensorView& view, const Dims& shap
   }
 }
 
-Tensor LayerNorm::run(const TensorView& x, const TensorView& added, const MutableTensorView& sum, int threads) const {
+void LayerNorm::run(const TensorView& x, const TensorView& added, const MutableTensorView& sum,
+                    const MutableTensorView& out, int threads) const {
   check("the input", x, x.shape());
   if (added) check("what is added", added, x.shape());
   const LayerRows rows("layer_norm", x, config_.dim), added_rows("layer_norm", added ? added : x, config_.dim);
-  Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
   const auto normalize = [&]<class T>(T) {
     const LayerNormRows<T> all{.x = rows.view().data<T>(),
                                .x_stride = rows.view().stride(0),
@@ -88,7 +100,6 @@ Tensor LayerNorm::run(const TensorView& x, const TensorView& added, const Mutabl
     });
   };
   visit_f32_f64(x.dtype(), normalize);
-  return out;
 }
 
 void LayerNorm::backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x,

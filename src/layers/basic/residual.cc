@@ -20,7 +20,7 @@ Tensor dropped(const Dropout& dropout, const Tensor& x, int threads) {
 }
 
 // Each row of y times `scale`.
-void scale_columns(const TensorView& scale, Tensor& y) {
+void scale_columns(const TensorView& scale, const MutableTensorView& y) {
   const auto run = [&]<class T>(T) {
     const std::int64_t columns = scale.size(0);
     for (std::int64_t i = 0; i < y.element_count(); ++i) y.data<T>()[i] *= scale.data<T>()[i % columns];
@@ -53,16 +53,19 @@ Residual::Residual(const LayerNormConfig& norm, NormOrder order, Weights& weight
   layer_scale_.emplace(Parameter{.value = weights.take(scope + kLayerScale, {norm.dim})});
 }
 
-Tensor Residual::forward(const TensorView& x, const Sublayer& f, int threads) const {
-  if (order_ == NormOrder::post) return norm_->forward(f(x), x, threads);
-  Tensor y = norm_ ? f(norm_->forward(x, {}, threads)) : f(x);
-  if (after_) y = after_->forward(y, {}, threads);
-  if (layer_scale_) scale_columns(layer_scale_->value, y);
-  add_to(y, x, threads);
-  return y;
+void Residual::forward(Tensor& x, const Sublayer& f, int threads) const {
+  const bool post = order_ == NormOrder::post;
+  const MutableTensorView rows = x.view().reshape({x.element_count() / x.size(-1), x.size(-1)});
+  f({x, post || !norm_ ? nullptr : &*norm_}, [&](std::int64_t first, const MutableTensorView& y) {
+    const MutableTensorView to = rows.slice(0, first, first + y.size(0));
+    if (post) return norm_->forward(y, to, to, threads);
+    if (after_) after_->forward(y, {}, y, threads);
+    if (layer_scale_) scale_columns(layer_scale_->value, y);
+    add_to(to, y, threads);
+  });
 }
 
-Tensor Residual::forward(const TensorView& x, const Sublayer& f, const Dropout& dropout, ResidualSaved& saved,
+Tensor Residual::forward(const TensorView& x, const SublayerForward& f, const Dropout& dropout, ResidualSaved& saved,
                          int threads) const {
   const bool post = order_ == NormOrder::post;
   if (!post && norm_) saved.kept = norm_->forward(x, {}, threads);

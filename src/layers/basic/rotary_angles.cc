@@ -15,6 +15,11 @@
 namespace qkv {
 namespace {
 
+// Positions are made a page at a time. Those of pages behind so many are made for each call: all of a long text take
+// more memory than their time is worth.
+constexpr int kPageBits = 6;
+constexpr std::int32_t kPagePositions = 1 << kPageBits, kKeptPages = 2048 / kPagePositions;
+
 double frequency(double base, double pair, double half) { return pow(base, -pair / half); }
 
 // The pair that makes so many turns over the positions that the model was trained with; between two, a fraction.
@@ -101,46 +106,59 @@ std::shared_ptr<RotaryAngles> RotaryAngles::shared(const RotaryConfig& config, s
   return angles;
 }
 
-template <class T>
-std::vector<const T*> RotaryAngles::rows_of(std::span<const std::int32_t> positions, Table<T>& table) {
+Tensor RotaryAngles::make_page(std::int32_t page, Dtype dtype) const {
   const double magnitude = config_.scaling.magnitude;
   const bool is_dynamic = config_.scaling.kind == RotaryScaling::Kind::dynamic;
-  std::vector<const T*> rows;
-  rows.reserve(positions.size());
+  Tensor made = Tensor::uninitialized({kPagePositions, 2 * half_}, dtype);
+  const auto fill = [&]<class T>(T) {
+    T* to = made.data<T>();
+    for (std::int32_t i = 0; i < kPagePositions; ++i) {
+      const std::int32_t position = page * kPagePositions + i;
+      const bool is_stretched = is_dynamic && position >= config_.scaling.trained;
+      const auto frequencies = is_stretched ? frequencies_of(config_, half_, position) : frequencies_;
+      for (const double f : frequencies) *to++ = static_cast<T>(magnitude * cos(position * f));
+      for (const double f : frequencies) *to++ = static_cast<T>(magnitude * sin(position * f));
+    }
+  };
+  visit_f32_f64(dtype, fill);
+  return made;
+}
+
+RotaryRows RotaryAngles::of(std::span<const std::int32_t> positions, Dtype dtype) {
+  RotaryRows all;
+  all.rows.reserve(positions.size());
+  std::unordered_map<std::int32_t, std::size_t> far;
   const std::lock_guard lock(mutex_);
   StopTurns turns;
   for (const std::int32_t position : positions) {
     turns.next();
-    std::vector<T>& row = table[position];
-    if (row.empty()) {
-      const bool is_stretched = is_dynamic && position >= config_.scaling.trained;
-      const auto frequencies = is_stretched ? frequencies_of(config_, half_, position) : frequencies_;
-      std::vector<T> made;
-      for (const double f : frequencies) made.push_back(static_cast<T>(magnitude * cos(position * f)));
-      for (const double f : frequencies) made.push_back(static_cast<T>(magnitude * sin(position * f)));
-      row = std::move(made);
+    const std::int32_t page = position >> kPageBits;
+    const Tensor* made = nullptr;
+    if (page >= 0 && page < kKeptPages) {
+      Tensor& kept = (dtype == Dtype::f32 ? floats_ : doubles_)[page];
+      if (kept.rank() == 1) kept = make_page(page, dtype);
+      made = &kept;
+    } else {
+      const auto [own, is_new] = far.try_emplace(page, all.far.size());
+      if (is_new) all.far.push_back(make_page(page, dtype));
+      made = &all.far[own->second];
     }
-    rows.push_back(row.data());
+    all.rows.push_back(made->view().select(0, position - page * kPagePositions).bytes());
   }
-  return rows;
+  return all;
 }
 
-void RotaryAngles::rotate(std::span<const std::int32_t> positions, std::int64_t heads, Tensor& rows, int direction,
-                          int threads) {
-  const std::int64_t count = std::ssize(positions), head_dim = rows.size(1) / heads;
+void RotaryAngles::rotate(const RotaryRows& angles, std::int64_t first, std::int64_t heads,
+                          const MutableTensorView& rows, int direction, int threads) const {
+  const std::int64_t count = rows.size(0), head_dim = rows.size(1) / heads;
   const auto run = [&]<class T>(T) {
-    std::vector<const T*> angles;
-    if constexpr (std::is_same_v<T, float>) {
-      angles = rows_of(positions, floats_);
-    } else {
-      angles = rows_of(positions, doubles_);
-    }
     constexpr std::int64_t kRotatedRows = 64;
     parallel_for(divide_up(count, kRotatedRows), threads, [&](std::int64_t task, int) {
       for (std::int64_t r = task * kRotatedRows; r < std::min((task + 1) * kRotatedRows, count); ++r) {
-        const T *cosine = angles[static_cast<std::size_t>(r)], *sine = cosine + half_;
+        const T* cosine = reinterpret_cast<const T*>(angles.rows[static_cast<std::size_t>(first + r)]);
+        const T* sine = cosine + half_;
         for (std::int64_t h = 0; h < heads; ++h) {
-          T* head = rows.data<T>() + r * rows.size(1) + h * head_dim;
+          T* head = rows.data<T>() + r * rows.stride(0) + h * head_dim;
           config_.pairs == RotaryPairs::halves
               ? turn<1>(head, head + half_, cosine, sine, static_cast<T>(direction), half_)
               : turn<2>(head, head + 1, cosine, sine, static_cast<T>(direction), half_);
@@ -184,7 +202,8 @@ void rotate_heads(const RotaryConfig& config, std::span<const std::int32_t> posi
   }
   const std::int64_t head_dim = rows.size(1) / heads;
   check_rotary("rotate_heads", config, head_dim);
-  RotaryAngles(config, head_dim).rotate(positions, heads, rows, direction, threads);
+  RotaryAngles angles(config, head_dim);
+  angles.rotate(angles.of(positions, rows.dtype()), 0, heads, rows, direction, threads);
 }
 
 }  // namespace qkv

@@ -1,5 +1,5 @@
-// The cosines and sines by which a head rotates, made when a position occurs first and kept: layers of a model share
-// them.
+// The cosines and sines by which a head rotates, made when a position occurs first and kept, unless it is far: layers
+// of a model share them.
 #pragma once
 
 #include <memory>
@@ -12,6 +12,12 @@
 
 namespace qkv {
 
+// Of positions, in their order: what RotaryAngles keeps, and its own of far ones.
+struct RotaryRows {
+  std::vector<const std::byte*> rows{};  // each the cosines, then the sines, of one type
+  std::vector<Tensor> far{};
+};
+
 // Safe for concurrent calls.
 class RotaryAngles {
  public:
@@ -19,23 +25,22 @@ class RotaryAngles {
   // Those of all layers that rotate alike, while one of them is there.
   static std::shared_ptr<RotaryAngles> shared(const RotaryConfig& config, std::int64_t head_dim);
 
-  // As rotate_heads(), of rows whose heads have this size.
-  void rotate(std::span<const std::int32_t> positions, std::int64_t heads, Tensor& rows, int direction, int threads);
+  // `dtype`: of the rows that are to be rotated.
+  RotaryRows of(std::span<const std::int32_t> positions, Dtype dtype);
+
+  // As rotate_heads(), of rows whose heads have this size and which may lie a stride apart, by those of `angles` from
+  // `first` on.
+  void rotate(const RotaryRows& angles, std::int64_t first, std::int64_t heads, const MutableTensorView& rows,
+              int direction, int threads) const;
 
  private:
-  template <class T>
-  using Table = std::unordered_map<std::int32_t, std::vector<T>>;  // of each position its cosines, then its sines
-
-  // Of each position.
-  template <class T>
-  std::vector<const T*> rows_of(std::span<const std::int32_t> positions, Table<T>& table);
+  Tensor make_page(std::int32_t page, Dtype dtype) const;
 
   const RotaryConfig config_;
   const std::int64_t half_;
   const std::vector<double> frequencies_;  // of the positions that a dynamic scaling does not change
   std::mutex mutex_;
-  Table<float> floats_;
-  Table<double> doubles_;
+  std::unordered_map<std::int32_t, Tensor> floats_, doubles_;  // pages of near positions, [positions, 2 half_]
 };
 
 }  // namespace qkv

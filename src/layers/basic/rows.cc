@@ -40,8 +40,22 @@ Dims with_last(Dims shape, std::int64_t size) {
   return shape;
 }
 
+TensorView normed(const NormedRows& input, Tensor& storage, int threads) {
+  if (input.norm == nullptr) return input.rows;
+  storage = input.norm->forward(input.rows, {}, threads);
+  return storage;
+}
+
+TensorView NormedBlocks::block(std::int64_t begin, std::int64_t end, Tensor& storage, int threads) const {
+  return normed({rows_.view().slice(0, begin, end), norm_}, storage, threads);
+}
+
 void add_to(Tensor& to, const TensorView& from, int threads) {
   if (!from.is_row_major()) return add_to(to, Tensor::copy(from), threads);
+  add_to(to.view(), from, threads);
+}
+
+void add_to(const MutableTensorView& to, const TensorView& from, int threads) {
   constexpr std::int64_t kElementsOfATask = 1 << 16;
   const auto run = [&]<class T>(T) {
     T* sum = to.data<T>();

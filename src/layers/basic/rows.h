@@ -2,11 +2,15 @@
 // among it.
 #pragma once
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
+#include "core/mathematics.h"
 #include "qkv/attention/dropout.h"
+#include "qkv/layers/row_blocks.h"
 #include "qkv/tensor.h"
+#include "qkv/threads.h"
 
 namespace qkv::inline layers {
 
@@ -31,8 +35,43 @@ MutableTensorView output_rows(std::string_view layer, std::string_view name, con
 // The shape with another last extent.
 Dims with_last(Dims shape, std::int64_t size);
 
+// body(begin, end) for blocks of at most `most` rows, which the threads share out evenly; of a single one what the body
+// calls is shared out.
+template <class Body>
+void for_each_row_block(std::int64_t rows, std::int64_t most, int threads, const Body& body) {
+  constexpr std::int64_t kUnit = 8;  // rows of a product's tile
+  std::int64_t blocks = divide_up(rows, most);
+  if (const std::int64_t workers = threads > 0 ? threads : qkv::threads(); blocks > 1) {
+    blocks = divide_up(blocks, workers) * workers;
+  }
+  const std::int64_t size = blocks == 0 ? 1 : divide_up(divide_up(rows, blocks), kUnit) * kUnit;
+  parallel_for(divide_up(rows, size), threads,
+               [&](std::int64_t block, int) { body(block * size, std::min((block + 1) * size, rows)); });
+}
+
+// The input of a sublayer, which `storage` holds if need be.
+TensorView normed(const NormedRows& input, Tensor& storage, int threads);
+
+// The same as rows [n, dim], block by block.
+class NormedBlocks {
+ public:
+  // std::invalid_argument unless the rows are [..., dim].
+  NormedBlocks(std::string_view layer, const NormedRows& input, std::int64_t dim)
+      : rows_(layer, input.rows, dim), norm_(input.norm) {}
+
+  std::int64_t count() const { return rows_.count(); }
+  // Rows begin <= i < end, which `storage` holds if need be.
+  TensorView block(std::int64_t begin, std::int64_t end, Tensor& storage, int threads) const;
+
+ private:
+  LayerRows rows_;
+  const LayerNorm* norm_;
+};
+
 // to += from, of the same shape and type.
 void add_to(Tensor& to, const TensorView& from, int threads);
+// The same of row-major views.
+void add_to(const MutableTensorView& to, const TensorView& from, int threads);
 
 // rows *= factor.
 void scale_rows(Tensor& rows, double factor);

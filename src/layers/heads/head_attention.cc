@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "attention/forward/attention_in_place.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
@@ -124,6 +125,9 @@ void attend_heads(const HeadAttention& in, const MutableTensorView& merged, cons
   const Sequences &query = in.query.form, &key = in.key.form;
   const HeadOperands operands(in, options);
   const MutableTensorView out = split_heads(merged, query, in.config.heads);
+  if (in.query.projected.bytes() == merged.bytes()) {
+    return attention_in_place(out, operands.key, operands.value, operands.options);
+  }
 
   const std::int64_t k_len = (key.ragged() ? longest_sequence(key) : operands.key.size(2)) + in.extra_key.size(0);
   Dims shape = out.shape();

@@ -7,8 +7,8 @@
 namespace qkv {
 
 struct HeadAttention {
-  // Projected rows [n, heads * head_dim] (of keys and values kv_heads * head_dim), row-major, and the inputs whose form
-  // (padded or ragged) they have.
+  // Projected rows [n, heads * head_dim] (of keys and values kv_heads * head_dim), a stride apart, and the inputs whose
+  // form (padded or ragged) they have.
   struct Rows {
     TensorView projected;
     Sequences form;
@@ -19,8 +19,9 @@ struct HeadAttention {
   Precision precision = Precision::exact;
 };
 
-// merged [n, heads * head_dim], row-major: the heads' outputs side by side. `log_sum_exp` over all keys, as attention()
-// gives it, if an output is given.
+// merged [n, heads * head_dim], rows a stride apart: the heads' outputs side by side. `log_sum_exp` over all keys, as
+// attention() gives it, if an output is given. merged may be the projected queries themselves, where there are no extra
+// keys and nothing else is wanted.
 void attend_heads(const HeadAttention& attention, const MutableTensorView& merged, const MutableTensorView& log_sum_exp,
                   const MultiHeadAttentionOptions& options, Observer* observer);
 

@@ -24,13 +24,15 @@ Dims log_sum_exp_shape(const Sequences& query, std::int64_t heads);
 // The position of each row in its sequence: row i of sequence b at starts[b] + i; no starts: at i.
 std::vector<std::int32_t> row_positions(const Sequences& form, std::span<const std::int64_t> starts = {});
 
-// [n, heads * head_dim] as [batch, heads, length, head_dim]; ragged: [n, heads, head_dim].
+// [n, heads * head_dim], rows a stride apart, as [batch, heads, length, head_dim]; ragged: [n, heads, head_dim].
 template <class View>
 View split_heads(const View& rows, const Sequences& form, std::int64_t heads) {
-  const std::int64_t head_dim = rows.size(1) / heads;
-  if (form.ragged()) return rows.reshape({rows.size(0), heads, head_dim});
+  const std::int64_t head_dim = rows.size(1) / heads, step = rows.stride(0);
+  if (form.ragged()) return View(rows.bytes(), rows.dtype(), {rows.size(0), heads, head_dim}, {step, head_dim, 1});
   const Dims padded = batch_and_length(form);
-  return rows.reshape({padded[0], padded[1], heads, head_dim}).transpose(1, 2);
+  return View(rows.bytes(), rows.dtype(), {padded[0], padded[1], heads, head_dim},
+              {padded[1] * step, step, head_dim, 1})
+      .transpose(1, 2);
 }
 
 // The keys given.

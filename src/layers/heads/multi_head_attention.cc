@@ -7,21 +7,14 @@
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/rotary_angles.h"
-#include "layers/basic/rows.h"
 #include "layers/heads/head_attention.h"
-#include "layers/heads/head_layout.h"
 #include "layers/heads/head_operands.h"
+#include "layers/heads/head_projections.h"
 #include "qkv/attention/key_value_cache.h"
 #include "qkv/stop.h"
 
 namespace qkv {
 namespace {
-
-// What a projection has of a parameter, in the view of the whole; not given if either is not there.
-template <class View>
-View share_of(const std::optional<ParameterShare>& share, const View& whole) {
-  return share && whole ? whole.slice(0, share->begin, share->end) : View();
-}
 
 // The learnt row, if given, then a row of zeros, if requested.
 Tensor extra_rows(const MultiHeadAttentionConfig& config, const TensorView& learnt, Dtype dtype) {
@@ -44,6 +37,14 @@ std::vector<std::int64_t> cached_lengths(const KeyValueCache& cache) {
   std::vector<std::int64_t> lengths;
   for (std::int64_t b = 0; b < cache.batch(); ++b) lengths.push_back(cache.length(b));
   return lengths;
+}
+
+// Of each sequence's queries, which have the last cached positions.
+std::vector<std::int64_t> first_positions(const Sequences& query, const KeyValueCache& cache) {
+  std::vector<std::int64_t> starts = cached_lengths(cache);
+  const std::vector<std::int64_t> lengths = sequence_lengths(query);
+  for (std::size_t b = 0; b < std::min(starts.size(), lengths.size()); ++b) starts[b] -= lengths[b];
+  return starts;
 }
 
 // (sequence, head, query) of the last query of each sequence that has one.
@@ -100,72 +101,6 @@ void MultiHeadAttention::make_extra_rows() {
   extra_value_ = extra_rows(config_, learnt(layout_->bias_v), dtype);
 }
 
-Tensor MultiHeadAttention::project(int role, const TensorView& rows, int threads) const {
-  const ProjectionLayout& own = layout_->roles[role];
-  const auto bias_of = [&](const std::optional<ParameterShare>& share) {
-    const TensorView bias = share ? share_of(share, parameters_[share->parameter].own().value.view()) : TensorView();
-    return bias ? bias.reshape({bias.element_count()}) : bias;
-  };
-  Tensor stage;
-  TensorView input = rows;
-  if (own.shared_weight) {
-    const PackedMatrix& shared = parameters_[own.shared_weight->parameter].part(own.shared_weight->first_part);
-    stage = Tensor::uninitialized({rows.size(0), shared.columns()}, rows.dtype());
-    matmul(rows, shared, stage, {.bias = bias_of(own.shared_bias), .threads = threads});
-    input = stage.view();
-  }
-  const TensorView bias = bias_of(own.bias);
-  Tensor out = Tensor::uninitialized({rows.size(0), heads_of(config_, role) * config_.head_dim}, rows.dtype());
-  std::size_t part = own.weight->first_part;
-  for (std::int64_t begin = 0; begin < out.size(1); ++part) {
-    const PackedMatrix& matrix = parameters_[own.weight->parameter].part(part);
-    const std::int64_t end = begin + matrix.columns();
-    matmul(input, matrix, out.view().slice(1, begin, end),
-           {.bias = bias ? bias.slice(0, begin, end) : bias, .threads = threads});
-    begin = end;
-  }
-  return out;
-}
-
-void MultiHeadAttention::norm_heads(int role, Tensor& projected, Tensor* before, int threads) const {
-  if (!config_.query_key_norm) return;
-  const Dims heads{projected.element_count() / config_.head_dim, config_.head_dim};
-  const Tensor normed = norms_[role]->forward(projected.view().reshape(heads), {}, threads);
-  if (before != nullptr) *before = projected;
-  projected = Tensor::copy(normed.view().reshape(projected.shape()));
-}
-
-void MultiHeadAttention::norm_heads_backward(int role, const Tensor& before, Tensor& grad, int threads) {
-  if (!config_.query_key_norm) return;
-  const Dims heads{grad.element_count() / config_.head_dim, config_.head_dim};
-  Tensor grad_before = Tensor::zeros(grad.shape(), grad.dtype());
-  norms_[role]->backward(before.view().reshape(heads), grad.view().reshape(heads), grad_before.view().reshape(heads),
-                         threads);
-  grad = std::move(grad_before);
-}
-
-HeadWeights MultiHeadAttention::head_weights(int role, std::vector<Tensor>& storage) const {
-  const ProjectionLayout& own = layout_->roles[role];
-  const auto part = [&](const std::optional<ParameterShare>& share) {
-    return share ? share_of(share, parameters_[share->parameter].value(storage.emplace_back())) : TensorView();
-  };
-  return {.weight = part(own.weight),
-          .bias = part(own.bias),
-          .shared_weight = part(own.shared_weight),
-          .shared_bias = part(own.shared_bias)};
-}
-
-HeadGradients MultiHeadAttention::head_gradients(int role) {
-  const ProjectionLayout& own = layout_->roles[role];
-  const auto part = [&](const std::optional<ParameterShare>& share) {
-    return share ? share_of(share, parameters_[share->parameter].gradient()) : MutableTensorView();
-  };
-  return {.weight = part(own.weight),
-          .bias = part(own.bias),
-          .shared_weight = part(own.shared_weight),
-          .shared_bias = part(own.shared_bias)};
-}
-
 Tensor MultiHeadAttention::forward(const Sequences& x, const MultiHeadAttentionOptions& options,
                                    Observer* observer) const {
   return forward(x, x, x, options, observer);
@@ -176,32 +111,44 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& memo
   return forward(query, memory, memory, options, observer);
 }
 
-// Those of query, key and value.
-struct MultiHeadAttention::Inputs {
-  const Sequences& operator[](int role) const { return role == 0 ? query : role == 1 ? key : value; }
-  const Sequences &query, &key, &value;
-};
-
 Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& key, const Sequences& value,
                                    const MultiHeadAttentionOptions& options, Observer* observer) const {
-  MultiHeadAttentionSaved saved;
-  return run({query, key, value}, options, observer, saved, {});
+  const Tensor merged = attend({query, key, value}, options, observer, nullptr);
+  Tensor out = project_out(merged, query, options.threads);
+  if (observer != nullptr) observer->receive("output", out);
+  return out;
 }
 
 Tensor MultiHeadAttention::forward(const Sequences& query, const Sequences& key, const Sequences& value,
                                    const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const {
   saved.log_sum_exp = Tensor::uninitialized(log_sum_exp_shape(query, config_.heads), extra_key_.dtype());
-  return run({query, key, value}, options, nullptr, saved, saved.log_sum_exp);
+  saved.merged = attend({query, key, value}, options, nullptr, &saved);
+  return project_out(saved.merged, query, options.threads);
+}
+
+void MultiHeadAttention::forward(const Sequences& query, const LayerNorm* norm, const std::optional<Sequences>& memory,
+                                 const MultiHeadAttentionOptions& options, Observer* observer,
+                                 const RowSink& put) const {
+  const Sequences& keys = memory ? *memory : query;
+  const Tensor merged = attend({query, keys, keys, norm, memory ? nullptr : norm}, options, observer, nullptr);
+  if (observer != nullptr) {
+    Tensor out = project_out(merged, query, options.threads);
+    observer->receive("output", out);
+    return put(0, out.view().reshape({merged.size(0), config_.out_dim}));
+  }
+  for_each_row_block(merged.size(0), kProjectedRows, options.threads, [&](std::int64_t begin, std::int64_t end) {
+    put(begin, out_.forward(merged.view().slice(0, begin, end), options.threads));
+  });
+}
+
+Tensor MultiHeadAttention::project_out(const Tensor& merged, const Sequences& query, int threads) const {
+  Tensor out = Tensor::uninitialized(with_last(query.rows.shape(), config_.out_dim), merged.dtype());
+  out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), threads);
+  return out;
 }
 
 Mask MultiHeadAttention::mask_of(const MultiHeadAttentionOptions& options) const {
   return config_.window ? options.mask & Mask::window(config_.window->left, config_.window->right) : options.mask;
-}
-
-void MultiHeadAttention::rotate(const Sequences& form, std::int64_t heads, Tensor& projected, int direction,
-                                int threads, std::span<const std::int64_t> starts) const {
-  if (!config_.rotary) return;
-  angles_->rotate(row_positions(form, starts), heads, projected, direction, threads);
 }
 
 HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const {
@@ -213,43 +160,76 @@ HeadAttention MultiHeadAttention::middle(const Inputs& inputs, const MultiHeadAt
           .extra_value = extra_value_};
 }
 
-Tensor MultiHeadAttention::run(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
-                               MultiHeadAttentionSaved& saved, const MutableTensorView& log_sum_exp) const {
+Tensor MultiHeadAttention::attend(const Inputs& inputs, const MultiHeadAttentionOptions& options, Observer* observer,
+                                  MultiHeadAttentionSaved* saved) const {
   const StopScope stop(options.stop);
   if (observer != nullptr) {
     out_.visit([&](const std::string& name, const Parameter& own) {
       if (name == "weight") observer->receive("out_weight", own.value);
     });
   }
-  Tensor* projected[] = {&saved.query, &saved.key, &saved.value};
-  for (int role = 0; role < 3; ++role) {
-    const LayerRows rows(std::string("multi_head_attention: ") + kRoles[role], inputs[role].rows,
-                         input_dim(config_, role));
-    *projected[role] = project(role, rows.view(), options.threads);
-  }
   if (config_.rotary && options.mask.align() == Align::bottom_right) {
     refuse("multi_head_attention", "rotary positions count from the start of each sequence; the mask must be top_left");
   }
-  const bool keeps = static_cast<bool>(log_sum_exp);  // for training
-  norm_heads(0, saved.query, keeps ? &saved.query_before_norm : nullptr, options.threads);
-  norm_heads(1, saved.key, keeps ? &saved.key_before_norm : nullptr, options.threads);
-  rotate(inputs.query, config_.heads, saved.query, 1, options.threads);
-  rotate(inputs.key, config_.kv_heads, saved.key, 1, options.threads);
-  saved.merged = Tensor::uninitialized(saved.query.shape(), saved.query.dtype());
-  const Tensor& merged = saved.merged;
   MultiHeadAttentionOptions own = options;
   own.mask = mask_of(options);
-  HeadAttention heads = middle(inputs, saved);
-  if (!keeps) heads.precision = precision_of(storage_);
-  attend_heads(heads, saved.merged, log_sum_exp, own, observer);
-  const Dims& shape = inputs.query.rows.shape();
-  Tensor out = Tensor::uninitialized(with_last(shape, config_.out_dim), merged.dtype());
-  out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
-  if (observer != nullptr) {
-    observer->receive("merged", merged.view().reshape(with_last(shape, merged.size(1))));
-    observer->receive("output", out);
+  const std::int64_t dim = config_.head_dim;
+  const auto rows_of = [&](int role, std::int64_t kv_heads) {
+    const Dims padded = batch_and_length(inputs[role]);
+    const std::int64_t heads = heads_of(config_, role) / config_.kv_heads * kv_heads;
+    return Tensor::uninitialized({padded[0] * padded[1], heads * dim}, extra_key_.dtype());
+  };
+  const std::int64_t all = config_.kv_heads;
+  const bool in_place =
+      observer == nullptr && saved == nullptr && extra_key_.size(0) == 0 && !options.weights && !options.mean_weights;
+  const std::int64_t step = in_place ? heads_at_once(rows_of(1, 0).size(0), own) : all;
+  Tensor merged = rows_of(0, all);
+  MultiHeadAttentionSaved unkept, &kept = saved != nullptr ? *saved : unkept;
+  if (!in_place) kept.query = rows_of(0, all);
+  kept.key = rows_of(1, step);
+  kept.value = rows_of(2, step);
+  if (saved != nullptr && config_.query_key_norm) {
+    kept.query_before_norm = rows_of(0, all);
+    kept.key_before_norm = rows_of(1, all);
   }
-  return out;
+  const auto shares = [&](int role, int other) {
+    return inputs.share(role, other) && input_dim(config_, role) == input_dim(config_, other);
+  };
+  RotaryRows angles[3];
+  for (int role = 0; role < 2; ++role) {
+    if (role == 0 || !shares(0, 1)) angles[role] = angles_of(role, inputs[role]);
+  }
+  MultiHeadAttentionConfig part = config_;  // of some heads
+  for (std::int64_t begin = 0; begin < all; begin += step) {
+    part.kv_heads = std::min(step, all - begin);
+    part.heads = config_.heads / all * part.kv_heads;
+    const auto columns = [&](Tensor& rows, std::int64_t first, std::int64_t heads) {
+      return rows.rank() == 2 ? rows.view().slice(1, first * dim, (first + heads) * dim) : MutableTensorView();
+    };
+    const auto queries = [&](Tensor& rows) { return columns(rows, config_.heads / all * begin, part.heads); };
+    const MutableTensorView out = queries(merged);
+    const Projected to{.first_kv_head = begin,
+                       .rows = {in_place ? out : queries(kept.query), columns(kept.key, 0, part.kv_heads),
+                                columns(kept.value, 0, part.kv_heads)},
+                       .before_norm = {queries(kept.query_before_norm), columns(kept.key_before_norm, 0, part.kv_heads),
+                                       MutableTensorView()}};
+    for (int role = 0, end; role < 3; role = end) {
+      for (end = role + 1; end < 3 && shares(role, end);) ++end;
+      project_roles(inputs, role, end, angles[role], to, options.threads);
+    }
+    attend_heads({.config = part,
+                  .query = {to.rows[0], inputs.query},
+                  .key = {to.rows[1], inputs.key},
+                  .value = {to.rows[2], inputs.value},
+                  .extra_key = extra_key_,
+                  .extra_value = extra_value_,
+                  .precision = saved == nullptr ? precision_of(storage_) : Precision::exact},
+                 out, saved == nullptr ? MutableTensorView() : saved->log_sum_exp.view(), own, observer);
+  }
+  if (observer != nullptr) {
+    observer->receive("merged", merged.view().reshape(with_last(inputs.query.rows.shape(), merged.size(1))));
+  }
+  return merged;
 }
 
 void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, const Sequences& value,
@@ -269,10 +249,8 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
   HeadAttentionGradients middle_gradients = attend_heads_backward(
       middle(inputs, saved), {.merged = saved.merged, .log_sum_exp = saved.log_sum_exp, .grad_merged = grad_merged},
       own);
-  rotate(query, config_.heads, middle_gradients.query, -1, options.threads);
-  rotate(key, config_.kv_heads, middle_gradients.key, -1, options.threads);
-  norm_heads_backward(0, saved.query_before_norm, middle_gradients.query, options.threads);
-  norm_heads_backward(1, saved.key_before_norm, middle_gradients.key, options.threads);
+  heads_backward_in_place(0, query, saved.query_before_norm, middle_gradients.query, options.threads);
+  heads_backward_in_place(1, key, saved.key_before_norm, middle_gradients.key, options.threads);
 
   // Inputs that are one another, as in self-attention, are packed once.
   std::list<InputRows> packed;
@@ -283,10 +261,7 @@ void MultiHeadAttention::backward(const Sequences& query, const Sequences& key, 
   for (int role = 0; role < 3; ++role) {
     const TensorView& rows = inputs[role].rows;
     for (int earlier = 0; earlier < role; ++earlier) {
-      const TensorView& other = inputs[earlier].rows;
-      if (rows.bytes() == other.bytes() && rows.shape() == other.shape() && rows.strides() == other.strides()) {
-        rows_of[role] = rows_of[earlier];
-      }
+      if (is_same(rows, inputs[earlier].rows)) rows_of[role] = rows_of[earlier];
     }
     const std::string name = std::string("multi_head_attention: ") + kRoles[role];
     if (rows_of[role] == nullptr) {
@@ -314,14 +289,8 @@ KeyValueCache MultiHeadAttention::make_cache(std::int64_t batch, std::optional<D
 }
 
 void MultiHeadAttention::append(const Sequences& memory, KeyValueCache& cache, int threads) const {
-  const auto rows_of = [&](const char* name, int role, std::int64_t dim) {
-    const LayerRows rows(name, memory.rows, dim);
-    return project(role, rows.view(), threads);
-  };
-  Tensor key = rows_of("multi_head_attention: key", 1, config_.key_input_dim);
-  norm_heads(1, key, nullptr, threads);
-  if (config_.rotary) rotate(memory, config_.kv_heads, key, 1, threads, cached_lengths(cache));
-  const Tensor value = rows_of("multi_head_attention: value", 2, config_.value_input_dim);
+  const Tensor key = project_all(1, memory, cached_lengths(cache), threads);
+  const Tensor value = project_all(2, memory, {}, threads);
   const TensorView keys = split_heads(key.view(), memory, config_.kv_heads);
   const TensorView values = split_heads(value.view(), memory, config_.kv_heads);
   memory.ragged() ? cache.append(keys, values, memory.offsets) : cache.append(keys, values);
@@ -335,16 +304,8 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
   if (options.weights || options.mean_weights) {
     refuse("multi_head_attention", "a cache gives weights of the last queries alone; call forward with the memory");
   }
-  const LayerRows rows("multi_head_attention: query", query.rows, config_.model_dim);
   if (singly && !query.ragged()) refuse("multi_head_attention", "single queries over a cache must be ragged");
-  Tensor projected = project(0, rows.view(), options.threads);
-  norm_heads(0, projected, nullptr, options.threads);
-  if (config_.rotary) {
-    std::vector<std::int64_t> starts = cached_lengths(cache);
-    const std::vector<std::int64_t> lengths = sequence_lengths(query);
-    for (std::size_t b = 0; b < std::min(starts.size(), lengths.size()); ++b) starts[b] -= lengths[b];
-    rotate(query, config_.heads, projected, 1, options.threads, starts);
-  }
+  Tensor projected = project_all(0, query, first_positions(query, cache), options.threads);
   // Queries have the type of the keys.
   const Dtype type = projected.dtype(), kept = cache.keys().dtype();
   if (kept != type) projected = convert(projected, kept);
@@ -371,9 +332,7 @@ Tensor MultiHeadAttention::forward(const Sequences& query, const KeyValueCache& 
       split_heads(projected.view(), query, config_.heads), cache, split_heads(merged.view(), query, config_.heads), own,
       extras);
   if (kept != type) merged = convert(merged, type);
-  Tensor out = Tensor::uninitialized(with_last(query.rows.shape(), config_.out_dim), merged.dtype());
-  out_.forward(merged, out.view().reshape({merged.size(0), config_.out_dim}), options.threads);
-  return out;
+  return project_out(merged, query, options.threads);
 }
 
 MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {

@@ -11,13 +11,42 @@
 namespace qkv {
 namespace {
 
-// The sum of two sublayers of the same input.
+// The sum of two sublayers of the same input, in training and else.
 template <class First, class Second>
-auto side_by_side(const First& first, const Second& second, int threads) {
+auto training_side_by_side(const First& first, const Second& second, int threads) {
   return [&first, &second, threads](const TensorView& rows) {
     Tensor sum = first(rows);
     add_to(sum, second(rows), threads);
     return sum;
+  };
+}
+
+// The result of a sublayer of x, as rows.
+MutableTensorView rows_of(Tensor& result) {
+  return result.view().reshape({result.element_count() / result.size(-1), result.size(-1)});
+}
+
+Residual::Sublayer side_by_side(const Residual::Sublayer& first, const Residual::Sublayer& second, int threads) {
+  return [&first, &second, threads](const NormedRows& input, const RowSink& put) {
+    Tensor sum = Tensor::uninitialized(input.rows.shape(), input.rows.dtype());
+    const MutableTensorView rows = rows_of(sum);
+    const auto part = [&](std::int64_t begin, const TensorView& block) {
+      return rows.slice(0, begin, begin + block.size(0));
+    };
+    first(input, [&](std::int64_t begin, const MutableTensorView& block) { convert(block, part(begin, block)); });
+    second(input, [&](std::int64_t begin, const MutableTensorView& block) {
+      add_to(part(begin, block), block, threads);
+      put(begin, part(begin, block));
+    });
+  };
+}
+
+// A sublayer whose input and result are there as a whole.
+template <class Whole>
+Residual::Sublayer as_a_whole(const Whole& whole, int threads) {
+  return [&whole, threads](const NormedRows& input, const RowSink& put) {
+    Tensor storage, out = whole(normed(input, storage, threads));
+    put(0, rows_of(out));
   };
 }
 
@@ -74,41 +103,47 @@ void TransformerLayer::check(bool memory) const {
 }
 
 Tensor TransformerLayer::run(const TransformerLayerInput& in, Observer* observer) const {
+  Tensor x = Tensor::copy(in.x.rows);
+  run(in, x, observer);
+  return x;
+}
+
+void TransformerLayer::run(const TransformerLayerInput& in, Tensor& x, Observer* observer) const {
   const StopScope stop(in.self.stop);
   check(in.memory.has_value());
   const int threads = in.self.threads;
   const auto receive = [&](std::string_view name, const Tensor& value) {
     if (observer != nullptr) observer->receive(name, value);
   };
-  const auto attend = [&](const TensorView& rows) {
-    return observed(observer, in.memory ? "self." : "",
-                    [&](Observer* scoped) { return self_attention_.forward(with_rows(in.x, rows), in.self, scoped); });
-  };
-  const auto attend_memory = [&](const TensorView& rows) {
-    return observed(observer, "memory.", [&](Observer* scoped) {
-      return memory_attention_->forward(with_rows(in.x, rows), *in.memory, in.to_memory, scoped);
+  const auto attend = [&](const NormedRows& input, const RowSink& put) {
+    observed(observer, in.memory ? "self." : "", [&](Observer* scoped) {
+      self_attention_.forward(with_rows(in.x, input.rows), input.norm, std::nullopt, in.self, scoped, put);
     });
   };
-  const auto feed = [&](const TensorView& rows) {
-    Tensor fed = parallel_norm_ ? feed_forward_.forward(parallel_norm_->forward(in.x.rows, {}, threads), threads)
-                                : feed_forward_.forward(rows, threads);
+  const auto attend_memory = [&](const NormedRows& input, const RowSink& put) {
+    observed(observer, "memory.", [&](Observer* scoped) {
+      memory_attention_->forward(with_rows(in.x, input.rows), input.norm, in.memory, in.to_memory, scoped, put);
+    });
+  };
+  const auto feed = [&](const NormedRows& input, const RowSink& put) {
+    const NormedRows own = parallel_norm_ ? NormedRows{x, &*parallel_norm_} : input;
+    if (observer == nullptr) return feed_forward_.forward(own, put, threads);
+    Tensor storage, fed = feed_forward_.forward(normed(own, storage, threads), threads);
     receive("feed_forward", fed);
-    return fed;
+    put(0, rows_of(fed));
   };
   if (!feed_forward_residual_) {
-    Tensor out = self_residual_.forward(in.x.rows, side_by_side(attend, feed, threads), threads);
-    receive("feed_forward_norm", out);
-    return out;
+    self_residual_.forward(x, side_by_side(attend, feed, threads), threads);
+    return receive("feed_forward_norm", x);
   }
-  Tensor between = self_residual_.forward(in.x.rows, attend, threads);
-  receive(in.memory ? "self_norm" : "attention_norm", between);
+  self_residual_.forward(x, attend, threads);
+  receive(in.memory ? "self_norm" : "attention_norm", x);
   if (in.memory) {
-    between = memory_residual_->forward(between, attend_memory, threads);
-    receive("memory_norm", between);
+    memory_residual_->forward(x, attend_memory, threads);
+    receive("memory_norm", x);
   }
-  Tensor out = feed_forward_residual_->forward(between, feed, threads);
-  receive("feed_forward_norm", out);
-  return out;
+  feed_forward_residual_->forward(x, feed, threads);
+  receive("feed_forward_norm", x);
 }
 
 Tensor TransformerLayer::run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const {
@@ -131,8 +166,8 @@ Tensor TransformerLayer::run(const TransformerLayerInput& in, const Dropout& dro
                                  saved.feed_forward, threads);
   };
   if (!feed_forward_residual_) {
-    return self_residual_.forward(in.x.rows, side_by_side(attend, feed, threads), at(DropoutSite::self_residual),
-                                  saved.self_residual, threads);
+    return self_residual_.forward(in.x.rows, training_side_by_side(attend, feed, threads),
+                                  at(DropoutSite::self_residual), saved.self_residual, threads);
   }
   saved.after_self =
       self_residual_.forward(in.x.rows, attend, at(DropoutSite::self_residual), saved.self_residual, threads);
@@ -215,7 +250,8 @@ TransformerLayerCache TransformerLayer::make_cache(const Sequences& memory, int 
 Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads, LastWeights* last,
                                  CacheQueries queries) const {
   check(cache.memory.has_value());
-  const auto attend = [&](const TensorView& rows) {
+  Tensor out = Tensor::copy(x.rows);
+  const auto attend_cached = [&](const TensorView& rows) {
     const Sequences own = with_rows(x, rows);
     self_attention_.append(own, cache.self, threads);
     return self_attention_.forward(own, cache.self, {.mask = Mask::causal(Align::bottom_right), .threads = threads},
@@ -224,14 +260,18 @@ Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads, 
   const auto attend_memory = [&](const TensorView& rows) {
     return memory_attention_->forward(with_rows(x, rows), *cache.memory, {.threads = threads});
   };
-  const auto feed = [&](const TensorView& rows) {
-    return parallel_norm_ ? feed_forward_.forward(parallel_norm_->forward(x.rows, {}, threads), threads)
-                          : feed_forward_.forward(rows, threads);
+  const auto feed = [&](const NormedRows& input, const RowSink& put) {
+    feed_forward_.forward(parallel_norm_ ? NormedRows{out, &*parallel_norm_} : input, put, threads);
   };
-  if (!feed_forward_residual_) return self_residual_.forward(x.rows, side_by_side(attend, feed, threads), threads);
-  Tensor between = self_residual_.forward(x.rows, attend, threads);
-  if (cache.memory) between = memory_residual_->forward(between, attend_memory, threads);
-  return feed_forward_residual_->forward(between, feed, threads);
+  const Residual::Sublayer attend = as_a_whole(attend_cached, threads);
+  if (!feed_forward_residual_) {
+    self_residual_.forward(out, side_by_side(attend, feed, threads), threads);
+    return out;
+  }
+  self_residual_.forward(out, attend, threads);
+  if (cache.memory) memory_residual_->forward(out, as_a_whole(attend_memory, threads), threads);
+  feed_forward_residual_->forward(out, feed, threads);
+  return out;
 }
 
 template <class Layer, class F>

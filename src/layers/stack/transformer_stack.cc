@@ -32,24 +32,28 @@ TransformerStack::TransformerStack(const Config& config, LayerMemory memory, Wei
 }
 
 Tensor TransformerStack::run(const TransformerLayerInput& in, Observer* observer, const StackMasks& masks) const {
+  Tensor x = Tensor::copy(in.x.rows);
+  run(in, x, observer, masks);
+  return x;
+}
+
+void TransformerStack::run(const TransformerLayerInput& in, Tensor& x, Observer* observer,
+                           const StackMasks& masks) const {
   const StopScope stop(in.self.stop);
   for (const std::span<const Mask>& own : {masks.self, masks.memory}) {
     if (!own.empty() && own.size() != layers_.size()) {
       refuse("transformer_stack", "{} layers have {} masks; give one for each, or none", layers_.size(), own.size());
     }
   }
-  Tensor last;
   TransformerLayerInput input = in;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     if (!masks.self.empty()) input.self.mask = in.self.mask & masks.self[i];
     if (!masks.memory.empty()) input.to_memory.mask = in.to_memory.mask & masks.memory[i];
-    last = observed(observer, layer_scope(i), [&](Observer* scoped) { return layers_[i].run(input, scoped); });
-    input.x.rows = last;
+    observed(observer, layer_scope(i), [&](Observer* scoped) { layers_[i].run(input, x, scoped); });
   }
-  if (!norm_) return layers_.empty() ? Tensor::copy(in.x.rows) : std::move(last);
-  last = norm_->forward(input.x.rows, {}, in.self.threads);
-  if (observer != nullptr) observer->receive("norm", last);
-  return last;
+  if (!norm_) return;
+  norm_->forward(x, {}, x, in.self.threads);
+  if (observer != nullptr) observer->receive("norm", x);
 }
 
 Tensor TransformerStack::run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const {

@@ -171,12 +171,13 @@ Tensor TransformerEncoderDecoder::encode(std::span<const std::int32_t> ids, cons
                                          const EncoderDecoderOptions& options, Observer* observer) const {
   const StopScope stop(options.stop);
   const auto positions = check_positions("marian", ids.size(), offsets, config_.positions);
-  const Tensor x =
+  Tensor x =
       observed(observer, "encoder.", [&](Observer* scoped) { return embed(source_, ids, positions, nullptr, scoped); });
   if (observer != nullptr) observer->receive("encoder.embeddings", x);
-  return observed(observer, "encoder.", [&](Observer* scoped) {
-    return encoder_.run({{x, offsets}, {.threads = options.threads}}, scoped, {.self = options.masks.encoder});
+  observed(observer, "encoder.", [&](Observer* scoped) {
+    encoder_.run({{x, offsets}, {.threads = options.threads}}, x, scoped, {.self = options.masks.encoder});
   });
+  return x;
 }
 
 Tensor TransformerEncoderDecoder::decode(const PairBatch& batch, const EncoderDecoderOptions& options,
@@ -185,13 +186,14 @@ Tensor TransformerEncoderDecoder::decode(const PairBatch& batch, const EncoderDe
   const Tensor memory = encode(batch.source, batch.source_offsets, options, observer);
   const auto positions = check_positions("marian", batch.target.size(), batch.target_offsets, config_.positions);
   const auto read = begun(batch, positions, config_.start);
-  const Tensor x = observed(observer, "decoder.",
-                            [&](Observer* scoped) { return embed(target_, read, positions, nullptr, scoped); });
+  Tensor x = observed(observer, "decoder.",
+                      [&](Observer* scoped) { return embed(target_, read, positions, nullptr, scoped); });
   if (observer != nullptr) observer->receive("decoder.embeddings", x);
-  return observed(observer, "decoder.", [&](Observer* scoped) {
-    return decoder_.run({{x, batch.target_offsets}, {memory, batch.source_offsets}, {.threads = options.threads}},
-                        scoped, {.self = options.masks.decoder, .memory = options.masks.memory});
+  observed(observer, "decoder.", [&](Observer* scoped) {
+    decoder_.run({{x, batch.target_offsets}, {memory, batch.source_offsets}, {.threads = options.threads}}, x, scoped,
+                 {.self = options.masks.decoder, .memory = options.masks.memory});
   });
+  return x;
 }
 
 Tensor TransformerEncoderDecoder::logits(const PairBatch& batch, const EncoderDecoderOptions& options,

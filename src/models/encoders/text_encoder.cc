@@ -124,19 +124,22 @@ Tensor TextEncoder::forward(const TokenBatch& tokens, const TextEncoderOptions& 
     position_->add(positions, x);
     receive("positions", x);
   }
-  x = norm_.forward(x, {}, options.threads);
+  norm_.forward(x, {}, x, options.threads);
   receive("embedding_norm", x);
   if (projection_) x = projection_->forward(x, options.threads);
   receive("embeddings", x);
   const MultiHeadAttentionOptions own = attention(options.threads);
-  if (!config_.shares_layer) return encoder_.run({{x, tokens.offsets}, own}, observer, {.self = options.masks});
+  if (!config_.shares_layer) {
+    encoder_.run({{x, tokens.offsets}, own}, x, observer, {.self = options.masks});
+    return x;
+  }
   const auto masks = static_cast<std::int64_t>(options.masks.size());
   refuse_unless(masks == 0 || masks == config_.layers, "bert", "{} layers need as many masks, got {}", config_.layers,
                 masks);
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     NumberedLayer numbered(observer, i);
     const auto mask = masks == 0 ? options.masks : options.masks.subspan(static_cast<std::size_t>(i), 1);
-    x = encoder_.run({{x, tokens.offsets}, own}, observer == nullptr ? nullptr : &numbered, {.self = mask});
+    encoder_.run({{x, tokens.offsets}, own}, x, observer == nullptr ? nullptr : &numbered, {.self = mask});
   }
   return x;
 }

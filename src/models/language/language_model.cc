@@ -153,10 +153,12 @@ Tensor LanguageModel::hidden(Prompts sequences, const LanguageModelOptions& opti
     check_length(std::ssize(sequence), config_.positions);
     rows.add(sequence, 0);
   }
-  const Tensor x = embed(rows.ids, rows.positions), offsets = offsets_of(rows.lengths);
+  Tensor x = embed(rows.ids, rows.positions);
+  const Tensor offsets = offsets_of(rows.lengths);
   if (observer != nullptr) observer->receive("embeddings", x);
-  return layers_.run({{x, offsets}, {.mask = Mask::causal(), .threads = options.threads}}, observer,
-                     {.self = options.masks});
+  layers_.run({{x, offsets}, {.mask = Mask::causal(), .threads = options.threads}}, x, observer,
+              {.self = options.masks});
+  return x;
 }
 
 Tensor LanguageModel::logits(Prompts sequences, const LanguageModelOptions& options, Observer* observer) const {

@@ -1,0 +1,25 @@
+/// \file
+/// How a sublayer inside a residual connection (residual.h) takes its input and gives its result: block of rows by
+/// block of rows, so that neither is ever there as a whole.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "qkv/layers/layer_norm.h"
+#include "qkv/tensor.h"
+
+namespace qkv {
+
+/// Rows [..., dim], each of which a norm goes over first, if there is one.
+struct NormedRows {
+  TensorView rows{};
+  const LayerNorm* norm = nullptr;
+};
+
+/// Takes rows of the result, [count, dim] and row-major, which it may write to; they are those of [n, dim] from `first`
+/// on. Called once for each block, by several threads at a time, when nothing more is read of the input but the same
+/// rows.
+using RowSink = std::function<void(std::int64_t first, const MutableTensorView& rows)>;
+
+}  // namespace qkv
