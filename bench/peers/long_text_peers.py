@@ -5,9 +5,9 @@
 
 Needs torch 2.15, transformers 5.23, onnxruntime and openvino in the Python that runs it; what is missing is said. The
 weights are random: 22 layers of 768, 12 heads, a window of 128 but every third layer global. Each has a process of its
-own, and takes turns on one text alone. Prints for each length the median of the seconds, the ratio to ours, and the most
-memory beyond what the process held before the turn, its weights among it. bench/peers/run does not call it: a turn of
-8,192 tokens takes minutes.
+own, and takes turns on one text alone; a turn of 8,192 tokens takes up to a minute. Prints for each length the median of
+the seconds, the ratio to ours, and the most memory that the first turn of a new process took beyond what this held
+before, its weights among that.
 """
 
 import argparse
@@ -158,12 +158,12 @@ def engines(folder):
 
 
 def race(folder):
-    running = list(engines(folder))
     rows = []
     generator = random.Random(20261127)
     for length in OPTIONS.lengths:
+        running = list(engines(folder))  # new ones: what a text before has left would count as held
         text = " ".join(f"w{generator.randrange(1, 1000)}" for _ in range(length - 2))
-        first = {each.name: each.turn(text) for each in running}  # whose memory counts: later ones reuse what is held
+        first = {each.name: each.turn(text) for each in running}
         turns = {each.name: [first[each.name][0]] for each in running}
         for _ in range(OPTIONS.rounds - 1):
             for each in running:
@@ -177,10 +177,10 @@ def race(folder):
                          "difference": max(abs(a - b) for a, b in zip(ours, there, strict=True))})  # fmt: skip
             print("{length:6} {name:18} {seconds:9.3f} s  {ratio:6.2f} of ours  {memory:8.1f} MiB  {difference:.0e}".format(**rows[-1]),
                   flush=True)  # fmt: skip
+        for each in running:
+            each.process.stdin.close()
+            each.process.wait()
     write(OPTIONS.out, "long texts", OPTIONS, rows=rows)
-    for each in running:
-        each.process.stdin.close()
-        each.process.wait()
 
 
 if OPTIONS.worker:

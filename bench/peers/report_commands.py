@@ -15,6 +15,13 @@ The shipped model on sentences of 8 to 30 words, by `bench/peers/translate_peers
 tokens a second. In batches of 32 sorted by length, or one sentence of about 24 tokens at a time. qkv is the command
 `qkv translate`, text in and text out; CTranslate2 gets tokens. f32 against f32, int8 against int8."""
 
+LONG_TEXTS = """## Long texts
+
+An encoder of ModernBERT-base's shape with random weights, one text at a time, by `bench/peers/long_text_peers.py`: 22 layers of
+768, 12 heads, a window of 128 tokens but every third layer global, f32. Each in a process of its own, in turns, medians.
+qkv is the command `qkv embed`, text in and text out; the others get ids. Seconds, relative to qkv, and the most memory
+that the first text took beyond what the process held before, its weights among that."""
+
 TRAINING = """## Training a translator
 
 256 wide, 3 + 3 layers, dropout 0.1, Adam, on real pairs, by `bench/peers/train_peers.py`: `qkv train` in turns with
@@ -66,6 +73,19 @@ def translation(results):
             )
 
 
+def long_texts(results):
+    yield LONG_TEXTS
+    yield ""
+    yield "| threads | tokens | | seconds | to qkv | memory |"
+    yield "| --- " * 6 + "|"
+    for result in results:
+        for row in result["rows"]:
+            yield (
+                f"| {result['threads']} | {row['length']:,} | {row['name']} | {row['seconds']:.3f} | {row['ratio']:.2f} | "
+                f"{row['memory']:,.0f} MiB |"
+            )
+
+
 def training(results):
     yield TRAINING
     yield ""
@@ -109,10 +129,20 @@ def lost_by_commands(results):
         elif result["race"] == "translation":
             for case, speeds in result["rows"].items():
                 yield from lost(f"translation {case}, {result['weights']}, {threads}", speeds, "ours")
+        elif result["race"] == "long texts":
+            for length in dict.fromkeys(row["length"] for row in result["rows"]):
+                speeds = {row["name"]: 1 / row["seconds"] for row in result["rows"] if row["length"] == length}
+                yield from lost(f"a text of {length:,} tokens, {threads}", speeds, "qkv")
         elif result["race"] == "training":
             f32 = {name: result["rows"][name] for name in ("qkv", "torch")}
             yield from lost(f"training, {threads}", f32, "qkv")
             yield from lost_in_bf16("training", threads, result["rows"])
 
 
-COMMANDS = {"embedding": embedding, "translation": translation, "training": training, "order": order}
+COMMANDS = {
+    "embedding": embedding,
+    "long texts": long_texts,
+    "translation": translation,
+    "training": training,
+    "order": order,
+}
