@@ -145,10 +145,11 @@ HWY_INLINE std::int64_t weight_step(int piece, std::int64_t columns) { return pi
 // What tiles would get wrong: the logits and outputs that depend on other than ordinary numbers, by vectors, over what
 // tiles left. Which these are depends on a row's own query and on the keys that it sees.
 
-// What pieces were cut from; of infinities and NaN the first piece tells.
+// What pieces were cut from; of infinities, NaN and -0, the mark of a hidden key, the first piece tells.
 HWY_INLINE Vec<float> join(Vec<float> sum, Vec<float> piece) {
-  const auto finite = hn::Lt(hn::Abs(sum), hn::Set(Tag<float>(), std::numeric_limits<float>::infinity()));
-  return hn::IfThenElse(finite, hn::Add(sum, piece), sum);
+  const Tag<float> d;
+  const auto finite = hn::Lt(hn::Abs(sum), hn::Set(d, std::numeric_limits<float>::infinity()));
+  return hn::IfThenElse(hn::And(finite, hn::Ne(piece, hn::Zero(d))), hn::Add(sum, piece), sum);
 }
 
 // The number that words hold in their lower or upper halves, their pieces `step` floats apart.
