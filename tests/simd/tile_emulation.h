@@ -6,6 +6,16 @@
 
 #include "simd/pair_emulation.h"
 
+// Whoever emulates tiles has fused multiply-adds: without a call of a library each, and in vectors, the tests take a tenth
+// of the time.
+#if defined(__x86_64__) && defined(__clang__)
+#define QKV_TEST_FUSED [[gnu::target("avx2,fma")]]
+#elif defined(__x86_64__)
+#define QKV_TEST_FUSED [[gnu::target("avx2,fma"), gnu::optimize("O3")]]
+#else
+#define QKV_TEST_FUSED
+#endif
+
 namespace qkv::testing {
 
 class EmulatedTiles {
@@ -25,17 +35,19 @@ class EmulatedTiles {
 
   // TDPBF16PS (Intel 64 and IA-32 Software Developer's Manual).
   template <int kSum, int kLeft, int kRight>
-  static void multiply() {
+  QKV_TEST_FUSED static void multiply() {
     const Numbers left = numbers_of(kLeft), right = numbers_of(kRight);
     for (int i = 0; i < kSide; ++i) {
-      for (int j = 0; j < kSide; ++j) {
-        float even = 0, odd = 0;
-        for (int word = 0; word < kSide; ++word) {
-          even = flushed(std::fma(left.lower[i * kSide + word], right.lower[word * kSide + j], even));
-          odd = flushed(std::fma(left.upper[i * kSide + word], right.upper[word * kSide + j], odd));
+      float even[kSide] = {}, odd[kSide] = {};
+      for (int word = 0; word < kSide; ++word) {
+        for (int j = 0; j < kSide; ++j) {
+          even[j] = flushed(std::fma(left.lower[i * kSide + word], right.lower[word * kSide + j], even[j]));
+          odd[j] = flushed(std::fma(left.upper[i * kSide + word], right.upper[word * kSide + j], odd[j]));
         }
+      }
+      for (int j = 0; j < kSide; ++j) {
         float& sum = tiles_[kSum][i * kSide + j];
-        sum = flushed(flushed(sum) + flushed(even + odd));
+        sum = flushed(flushed(sum) + flushed(even[j] + odd[j]));
       }
     }
   }
