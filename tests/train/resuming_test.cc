@@ -172,6 +172,7 @@ TEST(Resuming, AFineTuningWithEachKeyChanged) {
   TrainTranslatorFiles files = test::tiny_texts(folder);
   files.config = folder / "config.json";
   const ChangedKeys own = {{"kind", {"classes", Answer::resumes}},
+                           {"problem_type", {"multi_label_classification", Answer::another}},
                            {"model.dropout", {0.2, Answer::change}},
                            {"model.dtype", {"bf16", Answer::resumes}},
                            {"training.batch", {16, Answer::change}},
