@@ -2,11 +2,14 @@
 #include "commands.h"
 
 #include "lab/models/recurrent_family.h"
+#include "models/panel_file.h"
+#include "notes.h"
 
 namespace qkv::app {
 
 void add_commands(Command& program) {
   add_recurrent_family();
+  set_unfit_panels([](const std::string& line) { note(line + ", and is not used; qkv pack makes it anew"); });
   program.add_examples(
       {{"Attention in eight steps, number by number", "qkv explain"},
        {"Translate, and say what each word was made from", "qkv translate --explain 'You are welcome'"},
@@ -25,6 +28,7 @@ void add_commands(Command& program) {
   add_train(program);
   add_tokenizer(program);
   add_convert(program);
+  add_pack(program);
   add_plan(program);
   add_bench(program);
   add_compare(program);

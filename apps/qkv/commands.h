@@ -23,6 +23,7 @@ void add_explain(Command& program);
 void add_fill(Command& program);
 void add_info(Command& program);
 void add_manual(Command& program);
+void add_pack(Command& program);
 void add_plan(Command& program);
 void add_rank(Command& program);
 void add_tag(Command& program);

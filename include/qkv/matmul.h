@@ -3,7 +3,10 @@
 /// result has the same bits for any number of rows beside it and any number of threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -49,13 +52,19 @@ inline constexpr std::pair<std::string_view, WeightStorage> kWeightStorages[] = 
     {"int8", WeightStorage::int8}, {"int8_groups", WeightStorage::int8_groups},
     {"q8", WeightStorage::q8},     {"q4", WeightStorage::q4}};
 
-/// The right operand of a product, laid out once for the selected target: columns in panels, zero-padded.
+/// The right operand of a product, laid out once for the selected target: columns in panels, zero-padded. Copies share
+/// the panels, which never change.
 class QKV_API PackedMatrix {
  public:
   PackedMatrix() = default;
   /// From [k, n] with any strides, f32 or f64 (f32 alone for fewer bits). For a Linear weight [out, in] pass
   /// weight.transpose(0, 1). `threads` as in MatmulOptions.
   explicit PackedMatrix(const TensorView& matrix, int threads = 0, WeightStorage storage = WeightStorage::full);
+
+  /// From bytes() of one of these rows, columns and storage on the same target: borrowed as long as `owner` is kept,
+  /// not copied. std::invalid_argument unless their number and alignment to 64 are right.
+  PackedMatrix(std::int64_t rows, std::int64_t columns, WeightStorage storage, std::span<const std::byte> bytes,
+               std::shared_ptr<const void> owner);
 
   /// From the blocks of [n, k]: u8 [n, k / 32 * block_bytes(storage)], of q8 or q4.
   static PackedMatrix of_blocks(const TensorView& blocks, WeightStorage storage, int threads = 0);
@@ -68,24 +77,31 @@ class QKV_API PackedMatrix {
   /// bits have left of them.
   void unpack(const MutableTensorView& columns, std::int64_t first = 0, int threads = 0) const;
 
-  const Tensor& panels() const { return data_; }
+  const TensorView& panels() const { return data_; }
   /// [panel][k / group][column][group]
   int panel_columns() const { return panel_columns_; }
   int panel_group() const { return panel_group_; }
   /// int8: f32 [n], and i32 [n] of the whole numbers' sums. int8_groups: both [panel][k / 32][column]. q8: f16
   /// [panel][k / 32][column], q4: [panel][k / 32][scale, minimum][column], and its panels have rows 2i and 2i + 1 in
   /// one byte.
-  const Tensor& column_scales() const { return column_scales_; }
-  const Tensor& column_sums() const { return column_sums_; }
+  const TensorView& column_scales() const { return column_scales_; }
+  const TensorView& column_sums() const { return column_sums_; }
+  /// All of them, one behind the other, each from a multiple of 64 bytes on.
+  std::span<const std::byte> bytes() const { return bytes_; }
 
  private:
+  PackedMatrix(std::int64_t rows, std::int64_t columns, Dtype dtype, WeightStorage storage);
+  std::size_t lay_out(const std::byte* bytes);
+  std::byte* allocate(bool zeros = true);
   void pack_reduced(const TensorView& matrix, int threads);
   void pack_int8(const TensorView& matrix, int threads);
   void pack_int8_groups(const TensorView& matrix, int threads);
   void pack_blocks(const TensorView& blocks, int threads);
   void unpack_blocks(const MutableTensorView& to, std::int64_t column) const;
 
-  Tensor data_, column_scales_, column_sums_;
+  std::shared_ptr<const void> owner_;  // of bytes_, into which the views go; copies share it
+  std::span<const std::byte> bytes_;
+  TensorView data_, column_scales_, column_sums_;
   std::int64_t rows_ = 0;
   std::int64_t columns_ = 0;
   Dtype dtype_ = Dtype::f32;

@@ -12,6 +12,7 @@
 #include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
+#include "models/panel_file.h"
 #include "qkv/error.h"
 
 namespace qkv::inline models {
@@ -56,7 +57,7 @@ FolderTensors::File::File(std::string name)
       header(io::read_safetensors_header(source, path)),
       begin(source.position()) {}
 
-FolderTensors::FolderTensors(const std::string& folder) : path_(weights_path(folder)) {
+FolderTensors::FolderTensors(const std::string& folder) : folder_(folder), path_(weights_path(folder)) {
   if (is_gguf(folder)) {
     path_ = folder;
     gguf_ = std::make_unique<GgufFolder>(folder);
@@ -140,8 +141,11 @@ Weights FolderTensors::weights(WeightStorage storage) {
   for (const auto& [other, name] : ties_) {
     if (io::bytes_of(read(wanted_.at(other))) != io::bytes_of(read(wanted_.at(name)))) refuse_tie(other, name);
   }
-  const auto read_ours = [this, storage](const std::string& ours, const Dims&) {
-    const TensorName& named = *std::ranges::find(expected_, ours, &TensorName::ours);
+  const auto named_ours = [this](const std::string& ours) -> const TensorName& {
+    return *std::ranges::find(expected_, ours, &TensorName::ours);
+  };
+  const auto read_ours = [this, storage, named_ours](const std::string& ours, const Dims&) {
+    const TensorName& named = named_ours(ours);
     std::vector<Tensor> parts;
     if (blocks_of(named, storage) != WeightStorage::full) {
       for (const std::string& name : named.theirs) parts.push_back(gguf_->read_blocks(name));
@@ -150,7 +154,19 @@ Weights FolderTensors::weights(WeightStorage storage) {
     for (const std::string& name : named.theirs) parts.push_back(read(wanted_.at(name)));
     return to_ours(named, std::move(parts));
   };
-  return Weights(read_ours, Dtype::f32, storage);
+  Weights weights(read_ours, Dtype::f32, storage);
+  weights.set_bf16([this, named_ours](const std::string& ours) {
+    const TensorName& named = named_ours(ours);
+    return !named.form && std::ranges::all_of(named.theirs, [&](const std::string& name) {
+      return wanted_.at(name).tensor->dtype == Dtype::bf16;
+    });
+  });
+  std::vector<std::string> files{path_};
+  for (const File& file : files_) {
+    if (file.path != path_) files.push_back(file.path);
+  }
+  weights.set_panels(panels_of(folder_, files, storage));
+  return weights;
 }
 
 void FolderTensors::refuse_tie(const std::string& other, const std::string& name) const {

@@ -66,7 +66,7 @@ class FolderTensors {
   const std::string& path_of(const Entry& entry) const { return entry.file ? entry.file->path : path_; }
   [[noreturn]] void refuse_tie(const std::string& other, const std::string& name) const;
 
-  std::string path_;
+  std::string folder_, path_;
   std::deque<File> files_;
   std::unique_ptr<GgufFolder> gguf_;
   Entries wanted_;

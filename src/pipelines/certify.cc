@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "io/files/text.h"
 #include "pipelines/certified_cases.h"
 #include "pipelines/number_digest.h"
+#include "pipelines/with_folder.h"
 #include "qkv/stop.h"
 
 namespace qkv {
@@ -143,22 +143,6 @@ std::uint64_t results_of(const TextPipeline& texts, const FingerprintOptions& op
     all.push_back(texts.model().logits({encoding.ids, encoding.type_ids, offsets}, {.threads = options.threads}));
   }
   return digest_of({all[0], all[1], all[2]});
-}
-
-// f(what the folder holds).
-template <class F>
-std::string with_folder(const std::string& folder, WeightStorage storage, const F& f) {
-  if (EncoderDecoder::is_in(folder)) return f(Translator::load(folder, storage));
-  if (LanguageModel::is_in(folder)) return f(Generator::load(folder, storage));
-  if (TextPipeline::is_in(folder)) return f(TextPipeline::load(folder, *TextModel::task_in(folder), storage));
-  if (!Vit::is_in(folder)) return f(Embedder::load(folder, storage));
-  const bool kept = storage == WeightStorage::full || precision_of(storage) != Precision::exact;
-  refuse_unless(kept, "fingerprint", "Vision Transformers keep weights as f32 alone, or for a reduced precision");
-  Vit model = Vit::load(folder, storage);
-  const bool classifies =
-      !model.config().labels.empty() && std::filesystem::exists(folder + "/preprocessor_config.json");
-  if (!classifies) return f(model);
-  return f(PictureClassifier(ImageProcessor::load(folder), std::move(model)));
 }
 
 // The parts of a certificate between its hyphens and its colon; the last one is empty for a fingerprint.

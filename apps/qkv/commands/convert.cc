@@ -1,13 +1,17 @@
-// qkv convert: a GGUF file as a folder that transformers opens.
+// qkv convert: a GGUF file as a folder that transformers opens; qkv pack: a model's weights laid out for this CPU.
 #include <fmt/format.h>
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "commands.h"
+#include "inputs/options.h"
 #include "io/files/descriptor.h"
 #include "models/gguf_folder.h"
 #include "notes.h"
+#include "qkv/models/find_model.h"
+#include "qkv/pipelines/pack.h"
 
 namespace qkv::app {
 namespace {
@@ -16,6 +20,18 @@ struct ConvertModelRequest {
   std::string file{};
   std::string folder{};
 };
+
+struct PackRequest {
+  std::string model{};
+  ModelStorage storage{};
+};
+
+void pack(const PackRequest& request) {
+  auto line = std::make_unique<WorkingLine>("packing");
+  const std::vector<std::string> written = pack_folder(find_language_model(request.model), request.storage.of_model());
+  line.reset();
+  for (const std::string& path : written) note_written(path, "commands that open the model map it");
+}
 
 void convert(ConvertModelRequest request) {
   while (request.folder.size() > 1 && request.folder.ends_with('/')) request.folder.pop_back();
@@ -37,6 +53,18 @@ void add_convert(Command& program) {
       {{"file", file(request->file), "the GGUF file: of the architectures llama, qwen2 and qwen3", required()},
        {"folder", file(request->folder, "FOLDER"), "the folder to write, which must not be there", required()}});
   command.on_run([request] { convert(*request); });
+}
+
+void add_pack(Command& program) {
+  Command& command = program.add_command("pack", "Lay a model's weights out for this CPU once, in a file beside them");
+  command.add_examples({{"A model that starts at once", "qkv pack --model smollm2 --weights bf16"}});
+  const auto request = std::make_shared<PackRequest>();
+  command.add({{"--model", file(request->model, "FOLDER"),
+                "the model's folder, or a GGUF file: panels-STORAGE.safetensors appears beside its weights, which "
+                "every command then maps that opens the model in this storage on such a CPU",
+                required()}});
+  command.add(storage_options(request->storage));
+  command.on_run([request] { pack(*request); });
 }
 
 }  // namespace qkv::app

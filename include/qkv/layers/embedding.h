@@ -49,7 +49,7 @@ class QKV_API Embedding {
  private:
   void check(std::span<const std::int32_t> ids, const char* name, const TensorView& rows) const;
 
-  void round();
+  PackedMatrix rounded() const;
 
   EmbeddingConfig config_;
   PackedParameter weight_;

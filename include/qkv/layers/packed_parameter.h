@@ -23,7 +23,8 @@ class QKV_API PackedParameter {
   /// as it is.
   PackedParameter(Tensor value, std::vector<std::int64_t> part_rows, WeightStorage storage = WeightStorage::full);
 
-  /// Taken from `weights` in this shape: in q8 and q4 blocks where it has them, else in full storage.
+  /// Taken from `weights` in this shape, packed where it has panels: in q8 and q4 blocks where it has them, else in
+  /// full storage.
   PackedParameter(Weights& weights, const std::string& name, const Dims& shape, std::vector<std::int64_t> part_rows,
                   WeightStorage storage);
 
@@ -35,6 +36,7 @@ class QKV_API PackedParameter {
   TensorView value(Tensor& storage) const;
   /// Where its gradient goes; not given if it is not wanted.
   MutableTensorView gradient() { return own_.has_gradient() ? own_.gradient.view() : MutableTensorView(); }
+  bool is_packed() const { return !parts_.empty(); }
   /// Whether the value is in own() as well.
   bool is_kept() const { return parts_.empty() || own_.has_gradient(); }
   const Parameter& own() const { return own_; }
@@ -47,6 +49,8 @@ class QKV_API PackedParameter {
   Tensor unpacked() const;
   Tensor units() const;
   void pack();
+  PackedMatrix packed_part(const TensorView& rows, std::int64_t begin, std::int64_t count) const;
+  void drop_value();
 
   Parameter own_;
   Dims shape_;

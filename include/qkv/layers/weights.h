@@ -9,7 +9,10 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "qkv/api.h"
 #include "qkv/attention/precision.h"
@@ -17,6 +20,16 @@
 #include "qkv/tensor.h"
 
 namespace qkv {
+
+/// Packed matrices that outlive a process: where layers look before they pack a matrix [rows, columns], and what they
+/// leave there otherwise.
+class QKV_API PanelStore {
+ public:
+  virtual ~PanelStore() = default;
+  virtual std::optional<PackedMatrix> find(const std::string& name, std::int64_t rows, std::int64_t columns,
+                                           WeightStorage storage) const = 0;
+  virtual void keep(const std::string& name, const PackedMatrix& matrix) = 0;
+};
 
 class QKV_API Weights {
  public:
@@ -30,6 +43,10 @@ class QKV_API Weights {
   using Draw = std::function<Tensor(const std::string& name, const Dims& shape)>;
   Weights(Draw draw, Dtype dtype, WeightStorage storage = WeightStorage::full);
 
+  /// Whether the numbers of a tensor that is drawn are bf16, so that rounding to it leaves them as they are.
+  void set_bf16(std::function<bool(const std::string& name)> is_bf16) { is_bf16_ = std::move(is_bf16); }
+  bool is_bf16(const std::string& name) const { return is_bf16_ && is_bf16_(name); }
+
   bool contains(const std::string& name) const { return tensors_.contains(name); }
   /// Hands a tensor over. FormatError if it is missing, has another shape or is not of a floating type.
   Tensor take(const std::string& name, const Dims& shape);
@@ -42,12 +59,20 @@ class QKV_API Weights {
   /// FormatError, naming some, if tensors are left.
   void expect_empty() const;
 
+  /// Where packed() looks; not given: nowhere.
+  void set_panels(std::shared_ptr<PanelStore> panels) { panels_ = std::move(panels); }
+  /// What is stored under this name for a matrix [rows, columns], else what `pack` makes of it.
+  PackedMatrix packed(const std::string& name, std::int64_t rows, std::int64_t columns, WeightStorage storage,
+                      const std::function<PackedMatrix()>& pack);
+
   Dtype dtype() const { return dtype_; }
   WeightStorage storage() const { return storage_; }
 
  private:
   std::map<std::string, Tensor> tensors_;
   Draw draw_;  ///< empty: only what is in tensors_
+  std::function<bool(const std::string& name)> is_bf16_;
+  std::shared_ptr<PanelStore> panels_;
   std::string origin_;
   Dtype dtype_;
   WeightStorage storage_ = WeightStorage::full;

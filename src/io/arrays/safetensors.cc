@@ -82,7 +82,8 @@ std::string header_of(const SafetensorsHeader& content, const std::string& path)
     begin = end;
   }
   std::string header = fmt::format("{{{}}}", fmt::join(entries, ","));
-  header.append((8 - header.size() % 8) % 8, ' ');
+  const std::size_t unit = content.alignment, over = (sizeof(LengthBytes) + header.size()) % unit;
+  header.append((unit - over) % unit, ' ');
   if (header.size() > kLongestSafetensorsHeader) {
     throw FormatError(
         fmt::format("{}: header of {} bytes exceeds the limit of {}", path, header.size(), kLongestSafetensorsHeader));

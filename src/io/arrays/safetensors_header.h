@@ -34,6 +34,7 @@ struct SafetensorsEntry {
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  // in the order of their data, which lie end to end
   std::map<std::string, std::string> metadata;
+  std::size_t alignment = 8;  // of the first one in a file that is written
 };
 
 // Checks every rule of the format: afterwards the entries fill exactly `data_size` bytes.

@@ -24,22 +24,23 @@ Embedding::Embedding(const EmbeddingConfig& config, Weights& weights, const std:
   if (config.padding && (*config.padding < 0 || *config.padding >= config.count)) {
     refuse("embedding", "padding is {}; it must be 0 to {}", *config.padding, config.count - 1);
   }
-  const bool packed = (config.projects && storage_ == WeightStorage::full) || in_blocks(weights);
-  weight_ = PackedParameter(weights, scope + "weight", {config.count, config.dim},
+  const std::string name = scope + "weight";
+  const bool bf16 = storage_ == WeightStorage::bf16 && weights.is_bf16(name);
+  const bool packed = (config.projects && (storage_ == WeightStorage::full || bf16)) || in_blocks(weights);
+  weight_ = PackedParameter(weights, name, {config.count, config.dim},
                             packed ? std::vector{config.count} : std::vector<std::int64_t>{},
-                            in_blocks(weights) ? weights.storage() : WeightStorage::full);
-  round();
+                            in_blocks(weights) ? weights.storage() : storage_);
+  if (config.projects && !packed) {
+    rounded_ = weights.packed(name + ".rounded", config.dim, config.count, storage_, [&] { return rounded(); });
+  }
 }
 
 // Rows that are looked up stay exact.
-void Embedding::round() {
-  if (!config_.projects || storage_ == WeightStorage::full) return;
-  rounded_ = PackedMatrix(weight_.own().value.view().transpose(0, 1), 0, storage_);
+PackedMatrix Embedding::rounded() const {
+  return PackedMatrix(weight_.own().value.view().transpose(0, 1), 0, storage_);
 }
 
-const PackedMatrix& Embedding::projection() const {
-  return storage_ == WeightStorage::full ? weight_.part() : rounded_;
-}
+const PackedMatrix& Embedding::projection() const { return weight_.is_packed() ? weight_.part() : rounded_; }
 
 Tensor Embedding::forward(std::span<const std::int32_t> ids) const {
   Tensor out = Tensor::zeros({static_cast<std::int64_t>(ids.size()), config_.dim}, weight_.dtype());
@@ -99,13 +100,21 @@ void Embedding::backward(std::span<const std::int32_t> ids, const TensorView& gr
 }
 
 void Embedding::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  weight_.visit(visitor, scope + "weight");
+  const auto visit_table = [&](const std::string& name, const Parameter& table) {
+    storage_ == WeightStorage::bf16&& weight_.is_packed() ? visitor(name, {.value = table.value})
+                                                          : visitor(name, table);
+  };
+  weight_.visit(visit_table, scope + "weight");
 }
 
 void Embedding::update(const ParameterUpdater& updater, const std::string& scope) {
+  if (storage_ == WeightStorage::bf16 && weight_.is_packed()) {  // new numbers need not be bf16
+    Tensor table;
+    weight_ = PackedParameter(Tensor::copy(weight_.value(table)), {});
+  }
   weight_.update(updater, scope + "weight");
   const AdoptedStopScope unasked(nullptr);  // what is rounded changes with the table
-  round();
+  if (config_.projects && !weight_.is_packed()) rounded_ = rounded();
 }
 
 }  // namespace qkv

@@ -1,6 +1,8 @@
 // PackedParameter: lays a parameter out in panels, and reads it out of them.
 #include "qkv/layers/packed_parameter.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -43,10 +45,25 @@ PackedParameter::PackedParameter(Tensor value, std::vector<std::int64_t> part_ro
 
 PackedParameter::PackedParameter(Weights& weights, const std::string& name, const Dims& shape,
                                  std::vector<std::int64_t> part_rows, WeightStorage storage)
-    : own_{.value = weights.take_stored(name, shape), .storage = part_rows.empty() ? WeightStorage::full : storage},
+    : own_{.storage = part_rows.empty() ? WeightStorage::full : storage},
       shape_(shape),
       part_rows_(std::move(part_rows)) {
-  pack();
+  const auto value = [&]() -> Tensor& {
+    if (own_.value.element_count() == 0) own_.value = weights.take_stored(name, shape);
+    return own_.value;
+  };
+  if (part_rows_.empty() || block_bytes(storage) > 0) {
+    value();
+    pack();
+    return;
+  }
+  std::int64_t begin = 0;
+  for (const std::int64_t count : part_rows_) {
+    parts_.push_back(weights.packed(fmt::format("{}.{}", name, parts_.size()), shape[shape.size() - 1], count, storage,
+                                    [&] { return packed_part(as_rows(std::as_const(value()).view()), begin, count); }));
+    begin += count;
+  }
+  drop_value();
 }
 
 void PackedParameter::pack() {
@@ -55,12 +72,21 @@ void PackedParameter::pack() {
   parts_.clear();
   std::int64_t begin = 0;
   for (const std::int64_t count : part_rows_) {
-    const TensorView part = rows.slice(0, begin, begin + count);
-    parts_.push_back(rows.dtype() == Dtype::u8
-                         ? PackedMatrix::of_blocks(part, storage_of_blocks(rows.size(1), shape_[shape_.size() - 1]))
-                         : PackedMatrix(part.transpose(0, 1), 0, storage_of_numbers(own_.storage)));
+    parts_.push_back(packed_part(rows, begin, count));
     begin += count;
   }
+  drop_value();
+}
+
+PackedMatrix PackedParameter::packed_part(const TensorView& rows, std::int64_t begin, std::int64_t count) const {
+  const TensorView part = rows.slice(0, begin, begin + count);
+  return rows.dtype() == Dtype::u8
+             ? PackedMatrix::of_blocks(part, storage_of_blocks(rows.size(1), shape_[shape_.size() - 1]))
+             : PackedMatrix(part.transpose(0, 1), 0, storage_of_numbers(own_.storage));
+}
+
+// Where it is in panels, unless it is trained.
+void PackedParameter::drop_value() {
   if (is_kept()) return;
   own_.value = {};
   if (kept_bytes() > kKeptWhileLoading) trim_memory();
@@ -82,7 +108,7 @@ Tensor PackedParameter::units() const {
   if (parts_[0].column_scales().element_count() == 0 || block_bytes(parts_[0].storage()) > 0) return {};
   std::vector<float> units;
   for (const PackedMatrix& part : parts_) {
-    const Tensor& scales = part.column_scales();
+    const TensorView& scales = part.column_scales();
     if (scales.rank() == 1) {
       units.insert(units.end(), scales.data<float>(), scales.data<float>() + part.columns());
     } else {

@@ -44,6 +44,15 @@ Tensor Weights::take_stored(const std::string& name, const Dims& shape) {
   return taken.dtype() == dtype_ || taken.dtype() == Dtype::u8 ? std::move(taken) : convert(taken, dtype_);
 }
 
+PackedMatrix Weights::packed(const std::string& name, std::int64_t rows, std::int64_t columns, WeightStorage storage,
+                             const std::function<PackedMatrix()>& pack) {
+  if (panels_ == nullptr || dtype_ != Dtype::f32) return pack();
+  if (std::optional<PackedMatrix> found = panels_->find(name, rows, columns, storage)) return *std::move(found);
+  PackedMatrix matrix = pack();
+  panels_->keep(name, matrix);
+  return matrix;
+}
+
 void Weights::expect_empty() const {
   if (!tensors_.empty()) refuse_left_over(origin_, tensors_.begin()->first, tensors_.size());
 }

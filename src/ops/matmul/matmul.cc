@@ -203,7 +203,7 @@ void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableT
   Tensor rounded = Tensor::uninitialized({form.rows(most), words});
   WideRoom wide(form.group == 1 ? std::min(most, task_rows) : 0, width, options.threads);
   const BFloat16* panels = b.panels().data<BFloat16>();
-  const std::int64_t panel_size = b.panels().view().stride(0);
+  const std::int64_t panel_size = b.panels().stride(0);
   for (std::int64_t begin = 0; begin < m; begin += most) {
     const std::int64_t present = std::min(most, m - begin);
     const float* from = a.data<float>() + begin * a.stride(0);
@@ -264,7 +264,7 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
   const Int8Kernel kernel = int8_kernel(b);
   check_target(b, panel_columns<float>(), kernel.step);
   if (m == 0 || n == 0) return;
-  const std::int64_t stride = kernel.row_bytes, panel_bytes = b.panels().view().stride(0);
+  const std::int64_t stride = kernel.row_bytes, panel_bytes = b.panels().stride(0);
   Tensor storage = Tensor::uninitialized({m * stride / 4}), scales = Tensor::uninitialized({m, kernel.scales});
   auto* quantized = reinterpret_cast<std::byte*>(storage.data<float>());
   float* row_scales = scales.data<float>();
@@ -389,7 +389,7 @@ void multiply_transposed_reduced(const PackedMatrix& a, const PackedMatrix& b, c
     a.unpack(across.view().transpose(0, 1), 0, options.threads);
     return multiply_reduced(across, b, out, options);
   }
-  const std::int64_t panels = a.panels().size(0), size = a.panels().view().stride(0);
+  const std::int64_t panels = a.panels().size(0), size = a.panels().stride(0);
   Tensor rounded = Tensor::uninitialized(a.panels().shape());
   const int threads = worth_waking(options.threads, 0, static_cast<double>(panels * size) * sizeof(float));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {

@@ -25,6 +25,8 @@ namespace {
 
 // Rows that are laid out together where columns are not neighbours: a cache line of each column.
 constexpr std::int64_t kStripRows = 16;
+// What arrays of a matrix begin at multiples of.
+constexpr std::size_t kLine = 64;
 // Rows of a panel between two questions whether to stop.
 constexpr std::int64_t kStopRows = 1 << 16;
 
@@ -57,16 +59,13 @@ void pack_panel(const TensorView& matrix, std::int64_t first_column, std::int64_
 }
 
 template <class T, class S = T>
-Tensor pack(const TensorView& matrix, int width, int threads) {
+void pack(const TensorView& matrix, int width, int threads, S* data) {
   const std::int64_t rows = matrix.size(0);
   const std::int64_t panels = divide_up(matrix.size(1), width);
-  Tensor packed = Tensor::uninitialized({panels, rows, width}, dtype_of<S>);
-  S* data = packed.data<S>();
-  threads = worth_waking(threads, 0, static_cast<double>(packed.element_count()) * sizeof(T));
+  threads = worth_waking(threads, 0, static_cast<double>(panels * rows * width) * sizeof(T));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {
     pack_panel<T, S>(matrix, panel * width, width, data + panel * rows * width);
   });
-  return packed;
 }
 
 // Refuses what is not finite; `row` and `column` are its place in the matrix.
@@ -157,7 +156,7 @@ std::uint8_t neighbours_of_halves(const std::uint8_t* bytes, std::int64_t i) {
 template <class T, class Number>
 void unpack_panel(const PackedMatrix& packed, std::int64_t first, const MutableTensorView& to, const Number& number) {
   const std::int64_t width = packed.panel_columns(), group = packed.panel_group(), rows = packed.rows();
-  const std::int64_t panel_size = packed.panels().view().stride(0);
+  const std::int64_t panel_size = packed.panels().stride(0);
   for (std::int64_t begin = 0; begin < rows; begin += kStripRows) {
     if (begin % kStopRows == 0) check_stop();
     const std::int64_t end = std::min(begin + kStripRows, rows);
@@ -170,6 +169,12 @@ void unpack_panel(const PackedMatrix& packed, std::int64_t first, const MutableT
       }
     }
   }
+}
+
+// Where `array`, of which the arrays begin at `begin`, is filled.
+template <class T>
+T* filled(std::byte* begin, const TensorView& array) {
+  return reinterpret_cast<T*>(begin + (array.bytes() - begin));
 }
 
 void check(const TensorView& matrix, WeightStorage storage) {
@@ -190,14 +195,72 @@ void check(const TensorView& matrix, WeightStorage storage) {
 
 }  // namespace
 
-PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage storage) : storage_(storage) {
+PackedMatrix::PackedMatrix(std::int64_t rows, std::int64_t columns, Dtype dtype, WeightStorage storage)
+    : rows_(rows), columns_(columns), dtype_(dtype), storage_(storage) {
+  panel_columns_ = dtype == Dtype::f32 ? qkv::panel_columns<float>() : qkv::panel_columns<double>();
+  if (is_reduced(storage)) {
+    const ReducedForm form = reduced_form(storage);
+    panel_columns_ = form.columns;
+    panel_group_ = form.group;
+  } else if (storage == WeightStorage::int8) {
+    panel_group_ = int8_group();
+  } else if (storage == WeightStorage::int8_groups) {
+    panel_group_ = int8_groups_step();
+  }
+}
+
+// The views, of bytes that may be nullptr; returns how many these are.
+std::size_t PackedMatrix::lay_out(const std::byte* bytes) {
+  const std::int64_t width = panel_columns_, group = panel_group_, panels = divide_up(columns_, width);
+  std::size_t used = 0;
+  const auto next = [&](Dtype dtype, const Dims& shape) {
+    const TensorView view(bytes == nullptr ? nullptr : bytes + used, dtype, shape);
+    used += divide_up(static_cast<std::size_t>(view.element_count()) * size_of(dtype), kLine) * kLine;
+    return view;
+  };
+  if (storage_ == WeightStorage::full) {
+    data_ = next(dtype_, {panels, rows_, width});
+  } else if (storage_ == WeightStorage::bf16) {
+    data_ = next(Dtype::bf16, {panels, rows_, width});
+  } else if (is_reduced(storage_)) {
+    const std::int64_t depth = group == 1 ? rows_ : reduced_form(storage_).depth(rows_);
+    data_ = next(Dtype::bf16, {panels, depth / group, width, group});
+  } else if (storage_ == WeightStorage::int8) {
+    data_ = next(Dtype::i8, {panels, divide_up(rows_, group), width, group});
+    column_scales_ = next(Dtype::f32, {columns_});
+    column_sums_ = next(Dtype::i32, {columns_});
+  } else if (storage_ == WeightStorage::int8_groups) {
+    const std::int64_t groups = divide_up(rows_, kGroupDepth);
+    data_ = next(Dtype::i8, {panels, groups * kGroupDepth / group, width, group});
+    column_scales_ = next(Dtype::f32, {panels, groups, width});
+    column_sums_ = next(Dtype::i32, {panels, groups, width});
+  } else {
+    const BlockKernel form = block_kernel(storage_);
+    const std::int64_t count = rows_ / kBlockDepth;
+    data_ = next(Dtype::u8, {panels, count * form.number_bytes, width});
+    column_scales_ = next(Dtype::f16, {panels, count * form.scales, width});
+  }
+  return used;
+}
+
+// Memory of its own; without `zeros` the panels, of one array, are anything.
+std::byte* PackedMatrix::allocate(bool zeros) {
+  const auto count = static_cast<std::int64_t>(lay_out(nullptr));
+  auto own =
+      std::make_shared<Tensor>(zeros ? Tensor::zeros({count}, Dtype::u8) : Tensor::uninitialized({count}, Dtype::u8));
+  std::byte* begin = own->view().bytes();
+  bytes_ = {begin, static_cast<std::size_t>(count)};
+  owner_ = std::move(own);
+  if (!zeros && count > 0) std::fill_n(begin + count - kLine, kLine, std::byte{0});
+  lay_out(begin);
+  return begin;
+}
+
+PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage storage) {
   check(matrix, storage);
-  rows_ = matrix.size(0);
-  columns_ = matrix.size(1);
-  dtype_ = matrix.dtype();
-  panel_columns_ = dtype_ == Dtype::f32 ? qkv::panel_columns<float>() : qkv::panel_columns<double>();
+  *this = PackedMatrix(matrix.size(0), matrix.size(1), matrix.dtype(), storage);
   if (storage == WeightStorage::bf16) {
-    data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
+    pack<float, BFloat16>(matrix, panel_columns_, threads, reinterpret_cast<BFloat16*>(allocate(false)));
   } else if (is_reduced(storage)) {
     pack_reduced(matrix, threads);
   } else if (storage == WeightStorage::int8) {
@@ -205,10 +268,22 @@ PackedMatrix::PackedMatrix(const TensorView& matrix, int threads, WeightStorage 
   } else if (storage == WeightStorage::int8_groups) {
     pack_int8_groups(matrix, threads);
   } else if (dtype_ == Dtype::f32) {
-    data_ = pack<float>(matrix, panel_columns_, threads);
+    pack<float>(matrix, panel_columns_, threads, reinterpret_cast<float*>(allocate(false)));
   } else {
-    data_ = pack<double>(matrix, panel_columns_, threads);
+    pack<double>(matrix, panel_columns_, threads, reinterpret_cast<double*>(allocate(false)));
   }
+}
+
+PackedMatrix::PackedMatrix(std::int64_t rows, std::int64_t columns, WeightStorage storage,
+                           std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
+    : PackedMatrix(rows, columns, Dtype::f32, storage) {
+  const std::size_t count = lay_out(bytes.data());
+  if (bytes.size() != count || reinterpret_cast<std::uintptr_t>(bytes.data()) % kLine != 0) {
+    refuse("PackedMatrix", "{} bytes; [{}, {}] takes {}, from a multiple of {} on", bytes.size(), rows, columns, count,
+           kLine);
+  }
+  owner_ = std::move(owner);
+  bytes_ = bytes;
 }
 
 PackedMatrix PackedMatrix::of_blocks(const TensorView& blocks, WeightStorage storage, int threads) {
@@ -218,11 +293,7 @@ PackedMatrix PackedMatrix::of_blocks(const TensorView& blocks, WeightStorage sto
     refuse("PackedMatrix", "blocks are {} {}; they must be u8 [n, k / 32 * {}], of q8 or q4", name_of(blocks.dtype()),
            to_string(blocks.shape()), bytes);
   }
-  PackedMatrix packed;
-  packed.storage_ = storage;
-  packed.rows_ = blocks.size(1) / bytes * kBlockDepth;
-  packed.columns_ = blocks.size(0);
-  packed.panel_columns_ = qkv::panel_columns<float>();
+  PackedMatrix packed(blocks.size(1) / bytes * kBlockDepth, blocks.size(0), Dtype::f32, storage);
   packed.pack_blocks(blocks, threads);
   return packed;
 }
@@ -230,10 +301,9 @@ PackedMatrix PackedMatrix::of_blocks(const TensorView& blocks, WeightStorage sto
 void PackedMatrix::pack_blocks(const TensorView& blocks, int threads) {
   const BlockKernel form = block_kernel(storage_);
   const std::int64_t width = panel_columns_, panels = divide_up(columns_, width), count = rows_ / kBlockDepth;
-  data_ = Tensor::zeros({panels, count * form.number_bytes, width}, Dtype::u8);
-  column_scales_ = Tensor::zeros({panels, count * form.scales, width}, Dtype::f16);
-  std::uint8_t* numbers = data_.data<std::uint8_t>();
-  Float16* scales = column_scales_.data<Float16>();
+  std::byte* begin = allocate();
+  auto* numbers = reinterpret_cast<std::uint8_t*>(begin);
+  auto* scales = filled<Float16>(begin, column_scales_);
   threads = worth_waking(threads, 0, static_cast<double>(blocks.element_count()));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {
     for (std::int64_t column = panel * width; column < std::min((panel + 1) * width, columns_); ++column) {
@@ -255,16 +325,13 @@ void PackedMatrix::pack_blocks(const TensorView& blocks, int threads) {
 }
 
 void PackedMatrix::pack_reduced(const TensorView& matrix, int threads) {
-  const ReducedForm form = reduced_form(storage_);
-  panel_columns_ = form.columns;
-  panel_group_ = form.group;
   if (panel_group_ == 1) {
-    data_ = pack<float, BFloat16>(matrix, panel_columns_, threads);
+    pack<float, BFloat16>(matrix, panel_columns_, threads, reinterpret_cast<BFloat16*>(allocate(false)));
     return;
   }
-  const std::int64_t width = panel_columns_, group = panel_group_, depth = form.depth(rows_);
-  data_ = Tensor::zeros({divide_up(columns_, width), depth / group, width, group}, Dtype::bf16);
-  BFloat16* data = data_.data<BFloat16>();
+  const ReducedForm form = reduced_form(storage_);
+  const std::int64_t width = panel_columns_, depth = form.depth(rows_);
+  auto* data = reinterpret_cast<BFloat16*>(allocate());
   threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
   parallel_for(divide_up(columns_, width), threads, [&](std::int64_t panel, int) {
     const std::int64_t column = panel * width;
@@ -282,15 +349,12 @@ void PackedMatrix::pack_reduced(const TensorView& matrix, int threads) {
 }
 
 void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
-  panel_group_ = int8_group();
   const std::int64_t width = panel_columns_, group = panel_group_, groups = divide_up(rows_, group);
   const std::int64_t panels = divide_up(columns_, width);
-  data_ = Tensor::zeros({panels, groups, width, group}, Dtype::i8);
-  column_scales_ = Tensor::zeros({columns_});
-  column_sums_ = Tensor::zeros({columns_}, Dtype::i32);
-  std::int8_t* data = data_.data<std::int8_t>();
-  float* scales = column_scales_.data<float>();
-  std::int32_t* sums = column_sums_.data<std::int32_t>();
+  std::byte* begin = allocate();
+  auto* data = reinterpret_cast<std::int8_t*>(begin);
+  auto* scales = filled<float>(begin, column_scales_);
+  auto* sums = filled<std::int32_t>(begin, column_sums_);
   threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
   parallel_for(panels, threads, [&](std::int64_t panel, int) {
     const std::int64_t first = panel * width, last = std::min(first + width, columns_);
@@ -303,15 +367,12 @@ void PackedMatrix::pack_int8(const TensorView& matrix, int threads) {
 }
 
 void PackedMatrix::pack_int8_groups(const TensorView& matrix, int threads) {
-  panel_group_ = int8_groups_step();
   const std::int64_t width = panel_columns_, step = panel_group_, groups = divide_up(rows_, kGroupDepth);
   const std::int64_t panels = divide_up(columns_, width);
-  data_ = Tensor::zeros({panels, groups * kGroupDepth / step, width, step}, Dtype::i8);
-  column_scales_ = Tensor::zeros({panels, groups, width});
-  column_sums_ = Tensor::zeros({panels, groups, width}, Dtype::i32);
-  std::int8_t* data = data_.data<std::int8_t>();
-  float* scales = column_scales_.data<float>();
-  std::int32_t* sums = column_sums_.data<std::int32_t>();
+  std::byte* begin = allocate();
+  auto* data = reinterpret_cast<std::int8_t*>(begin);
+  auto* scales = filled<float>(begin, column_scales_);
+  auto* sums = filled<std::int32_t>(begin, column_sums_);
   threads = worth_waking(threads, 0, static_cast<double>(matrix.element_count()) * sizeof(float));
   parallel_for(panels * groups, threads, [&](std::int64_t task, int) {
     check_stop();

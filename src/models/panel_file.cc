@@ -1,0 +1,165 @@
+// Files of packed matrices: written by PackingScope, found and mapped by panels_of().
+#include "models/panel_file.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "io/arrays/safetensors_header.h"
+#include "io/files/byte_source.h"
+#include "io/files/descriptor.h"
+#include "io/files/mapped_file.h"
+#include "io/files/text.h"
+#include "models/folder_tensors.h"
+#include "models/gguf_folder.h"
+#include "qkv/error.h"
+#include "qkv/target.h"
+
+namespace qkv::inline models {
+namespace {
+
+// Of how panels lie: one more with every change.
+constexpr const char* kLayout = "1";
+constexpr const char *kLayoutKey = "qkv_panels", *kTargetKey = "target", *kWeightsKey = "weights";
+
+thread_local constinit PackingScope* packing = nullptr;
+constinit std::atomic<void (*)(const std::string&)> tell_unfit{nullptr};
+
+// Name, size and time of each file.
+std::string stamp_of(const std::vector<std::string>& files) {
+  std::string stamp;
+  for (const std::string& path : files) {
+    struct stat status;
+    if (::stat(path.c_str(), &status) != 0) io::throw_io_error(path, "read");
+    stamp += fmt::format("{} {} {}.{:09};", path.substr(path.rfind('/') + 1), status.st_size, status.st_mtim.tv_sec,
+                         status.st_mtim.tv_nsec);
+  }
+  return stamp;
+}
+
+std::map<std::string, std::string> metadata_of(const std::vector<std::string>& weights) {
+  return {{kLayoutKey, kLayout}, {kTargetKey, selected_target()}, {kWeightsKey, stamp_of(weights)}};
+}
+
+struct PanelFile {
+  explicit PanelFile(const std::string& path) : file(io::map_file(path)) {
+    io::MemorySource source({reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+    header = io::read_safetensors_header(source, path);
+    begin = static_cast<std::size_t>(source.position());
+  }
+
+  io::MappedFile file;
+  io::SafetensorsHeader header;
+  std::size_t begin;  // of the first matrix
+};
+
+// Why they are of no use; empty: they are.
+std::string unfit(const io::SafetensorsHeader& header, const std::vector<std::string>& weights) {
+  for (const auto& [key, wanted] : metadata_of(weights)) {
+    const auto found = header.metadata.find(key);
+    const std::string there = found == header.metadata.end() ? "" : found->second;
+    if (there == wanted) continue;
+    if (key == kTargetKey) return fmt::format("is for the target {}, not {}", io::quote(there), wanted);
+    return key == kLayoutKey ? "is of another version" : "is of other weights";
+  }
+  return {};
+}
+
+class MappedPanels : public PanelStore {
+ public:
+  MappedPanels(std::string path, const PanelFile& panels) : path_(std::move(path)), owner_(panels.file.owner) {
+    std::size_t begin = panels.begin;
+    for (const io::SafetensorsEntry& entry : panels.header.entries) {
+      matrices_[entry.name] = panels.file.bytes.subspan(begin, entry.bytes);
+      begin += entry.bytes;
+    }
+  }
+
+  std::optional<PackedMatrix> find(const std::string& name, std::int64_t rows, std::int64_t columns,
+                                   WeightStorage storage) const override {
+    const auto found = matrices_.find(name);
+    if (found == matrices_.end()) return std::nullopt;
+    try {
+      return PackedMatrix(rows, columns, storage, found->second, owner_);
+    } catch (const std::invalid_argument& error) {
+      throw FormatError(
+          fmt::format("{}: {}: {}; `qkv pack` makes the file anew", path_, io::quote(name), error.what()));
+    }
+  }
+  void keep(const std::string&, const PackedMatrix&) override {}
+
+ private:
+  std::string path_;
+  std::shared_ptr<const void> owner_;
+  std::map<std::string, std::span<const std::byte>> matrices_;
+};
+
+}  // namespace
+
+struct PackingScope::Kept : PanelStore {
+  Kept(std::string file, std::map<std::string, std::string> said) : path(std::move(file)), metadata(std::move(said)) {}
+
+  std::optional<PackedMatrix> find(const std::string&, std::int64_t, std::int64_t, WeightStorage) const override {
+    return std::nullopt;
+  }
+  void keep(const std::string& name, const PackedMatrix& matrix) override { matrices.insert_or_assign(name, matrix); }
+
+  std::string path;
+  std::map<std::string, std::string> metadata;
+  std::map<std::string, PackedMatrix> matrices;
+};
+
+PackingScope::PackingScope() { packing = this; }
+
+PackingScope::~PackingScope() { packing = nullptr; }
+
+std::vector<std::string> PackingScope::write() const {
+  std::vector<std::string> written;
+  for (const auto& kept : kept_) {
+    if (kept->matrices.empty()) continue;
+    io::SafetensorsHeader header{.entries = {}, .metadata = kept->metadata, .alignment = 64};
+    const auto bytes_of = [&](const std::string& name) -> TensorView {
+      const std::span<const std::byte> bytes = kept->matrices.at(name).bytes();
+      return {bytes.data(), Dtype::u8, {std::ssize(bytes)}};
+    };
+    for (const auto& [name, matrix] : kept->matrices) {
+      header.entries.push_back({name, Dtype::u8, {std::ssize(matrix.bytes())}, matrix.bytes().size()});
+    }
+    io::write_safetensors(kept->path, std::move(header), bytes_of);
+    written.push_back(kept->path);
+  }
+  return written;
+}
+
+std::string panel_path(const std::string& model, WeightStorage storage) {
+  const Precision precision = precision_of(storage);
+  const auto* const named =
+      std::ranges::find(kWeightStorages, storage, &std::pair<std::string_view, WeightStorage>::second);
+  const std::string_view word = precision != Precision::exact ? name_of(precision) : named->first;
+  return fmt::format("{}{}panels-{}.safetensors", model, is_gguf(model) ? "." : "/", word);
+}
+
+std::shared_ptr<PanelStore> panels_of(const std::string& model, const std::vector<std::string>& weights,
+                                      WeightStorage storage) {
+  const std::string path = panel_path(model, storage);
+  if (packing != nullptr) {
+    return packing->kept_.emplace_back(std::make_shared<PackingScope::Kept>(path, metadata_of(weights)));
+  }
+  if (block_bytes(storage) > 0 || !io::is_there(path)) return nullptr;
+  const PanelFile panels(path);
+  if (const std::string reason = unfit(panels.header, weights); !reason.empty()) {
+    if (const auto tell = tell_unfit.load()) tell(path + " " + reason);
+    return nullptr;
+  }
+  return std::make_shared<MappedPanels>(path, panels);
+}
+
+void set_unfit_panels(void (*told)(const std::string& line)) { tell_unfit = told; }
+
+}  // namespace qkv::inline models

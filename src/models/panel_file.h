@@ -1,0 +1,43 @@
+// Packed matrices of a model in a file beside its weights, made once for a CPU target and a storage, and mapped by
+// whoever opens the model from then on.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "qkv/layers/weights.h"
+#include "qkv/matmul.h"
+
+namespace qkv::inline models {
+
+// FOLDER/panels-bf16.safetensors, or model.gguf.panels-bf16.safetensors.
+std::string panel_path(const std::string& model, WeightStorage storage);
+
+// What the model's layers find there; nothing if there is no such file, or one of other weights or another target.
+// Within a PackingScope, what keeps them instead. `weights`: the files that the panels are made of. FormatError for a
+// file that breaks a rule.
+std::shared_ptr<PanelStore> panels_of(const std::string& model, const std::vector<std::string>& weights,
+                                      WeightStorage storage);
+
+// Called, from then on and on any thread, with a line for panels that are there and of no use: "PATH is of other
+// weights". nullptr: nobody. Not while models are opened.
+void set_unfit_panels(void (*told)(const std::string& line));
+
+// Keeps what models that this thread opens meanwhile pack.
+class PackingScope {
+ public:
+  PackingScope();
+  ~PackingScope();
+  PackingScope(const PackingScope&) = delete;
+
+  // Writes the files of panels; their paths.
+  std::vector<std::string> write() const;
+
+ private:
+  friend std::shared_ptr<PanelStore> panels_of(const std::string&, const std::vector<std::string>&, WeightStorage);
+  struct Kept;
+  std::vector<std::shared_ptr<Kept>> kept_;
+};
+
+}  // namespace qkv::inline models

@@ -1,0 +1,117 @@
+// Packed weights in a file: the same bits, files that do not fit, and files that are damaged.
+#include "qkv/pipelines/pack.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "models/models_for_test.h"
+#include "models/panel_file.h"
+#include "qkv/pipelines/certify.h"
+#include "qkv/pipelines/fingerprint.h"
+#include "qkv/target.h"
+
+namespace qkv::test {
+namespace {
+
+std::vector<std::string> told;
+
+// Of a golden model; what is said of unfit panels is in `told`.
+struct PackedFolder : GoldenCopy {
+  explicit PackedFolder(const std::string& name) : GoldenCopy(name) {
+    told.clear();
+    set_unfit_panels([](const std::string& line) { told.push_back(line); });
+  }
+  ~PackedFolder() { set_unfit_panels(nullptr); }
+};
+
+// Everything a folder computes is what it computed before, and comes from the file: other numbers there are other
+// results.
+TEST(Pack, KeepsTheBits) {
+  using enum WeightStorage;
+  const std::pair<const char*, std::vector<WeightStorage>> models[] = {
+      {"language/gpt2", {full, bf16, int8, int8_groups, reduced}},
+      {"language/llama", {full, bf16, int8_groups}},
+      {"translate/opus_text", {full, int8, reduced}},
+      {"encoders/roberta", {full, bf16, int8_groups}},
+      {"vit/vit", {full, reduced}}};
+  for (const auto& [name, storages] : models) {
+    for (const WeightStorage storage : storages) {
+      const PackedFolder folder(name);
+      const std::string before = certificate(folder / "", storage);
+      const std::vector<std::string> files = pack_folder(folder / "", storage);
+      ASSERT_EQ(files.size(), 1u);
+      EXPECT_EQ(certificate(folder / "", storage), before) << files[0];
+      std::string bytes = slurp(files[0]);
+      std::fill(bytes.end() - static_cast<std::ptrdiff_t>(bytes.size() / 2), bytes.end(), '\1');
+      std::filesystem::remove(files[0]);
+      std::ofstream(files[0], std::ios::binary) << bytes;
+      EXPECT_NE(certificate(folder / "", storage), before) << files[0];
+      EXPECT_EQ(pack_folder(folder / "", storage), files);  // anew, from the weights
+      EXPECT_EQ(certificate(folder / "", storage), before) << files[0];
+      EXPECT_TRUE(told.empty());
+    }
+  }
+}
+
+// Numbers that are bf16 in the folder are kept once, with the bits that f32 has of them.
+TEST(Pack, TableInBf16IsKeptOnce) {
+  const PackedFolder wide("language/gpt2"), narrow("language/gpt2");
+  SafeTensors tensors = read_safetensors(wide / "model.safetensors");
+  for (auto& [name, tensor] : tensors.tensors) tensor = convert(tensor, Dtype::bf16);
+  write_safetensors(narrow / "model.safetensors", tensors);
+  for (auto& [name, tensor] : tensors.tensors) tensor = convert(tensor, Dtype::f32);
+  write_safetensors(wide / "model.safetensors", tensors);
+  const std::string expected = certificate(wide / "", WeightStorage::bf16);
+  EXPECT_EQ(certificate(narrow / "", WeightStorage::bf16), expected);
+  pack_folder(narrow / "", WeightStorage::bf16);
+  EXPECT_EQ(certificate(narrow / "", WeightStorage::bf16), expected);
+}
+
+TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
+  const PackedFolder folder("language/gpt2");
+  const std::string file = pack_folder(folder / "")[0], model = folder / "model.safetensors";
+  SafeTensors tensors = read_safetensors(model);
+  for (auto& [name, tensor] : tensors.tensors) tensor.data<float>()[0] += 1;
+  write_safetensors(model, tensors);
+  const std::string changed = certificate(folder / "");
+  EXPECT_EQ(told, std::vector{file + " is of other weights"});
+  std::filesystem::remove(file);
+  EXPECT_EQ(certificate(folder / ""), changed);
+
+  pack_folder(folder / "");
+  const std::string here = selected_target();
+  told.clear();
+  for (const Target& target : targets()) {
+    if (!target.usable || target.name == here) continue;
+    select_target(target.name);
+    certificate(folder / "");
+    EXPECT_EQ(told, std::vector{file + " is for the target \"" + here + "\", not " + target.name});
+    told.clear();
+  }
+  select_target("");
+}
+
+TEST(Pack, RefusesBlocksAndDamagedFiles) {
+  const PackedFolder folder("language/gpt2");
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { pack_folder(folder / "", WeightStorage::q8); }),
+            "pack: q8 and q4 are kept as the file has them; pack another storage");
+  const std::string file = pack_folder(folder / "")[0], bytes = slurp(file);
+  const std::map<std::string, std::string> metadata = read_safetensors(file).metadata;
+  const auto expect_refused = [&](const std::string& damaged) {
+    std::filesystem::remove(file);
+    std::ofstream(file, std::ios::binary) << damaged;
+    const std::string message = message_of<FormatError>([&] { certificate(folder / ""); });
+    EXPECT_TRUE(message.starts_with(file)) << message;
+  };
+  expect_refused("");
+  expect_refused(bytes.substr(0, 7));
+  expect_refused(bytes.substr(0, bytes.size() - 1));
+  expect_refused(bytes + "x");
+  // A matrix of another size.
+  write_safetensors(file, {.tensors = {{"embeddings.weight.0", Tensor::zeros({64}, Dtype::u8)}}, .metadata = metadata});
+  const std::string message = message_of<FormatError>([&] { certificate(folder / ""); });
+  EXPECT_TRUE(message.starts_with(file + ": \"embeddings.weight.0\": PackedMatrix: 64 bytes; ")) << message;
+}
+
+}  // namespace
+}  // namespace qkv::test
