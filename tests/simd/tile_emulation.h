@@ -6,8 +6,8 @@
 
 #include "simd/pair_emulation.h"
 
-// Whoever emulates tiles has fused multiply-adds: without a call of a library each, and in vectors, the tests take a tenth
-// of the time.
+// Whoever emulates tiles has fused multiply-adds: without a call of a library each, and in vectors, the tests take a
+// tenth of the time.
 #if defined(__x86_64__) && defined(__clang__)
 #define QKV_TEST_FUSED [[gnu::target("avx2,fma")]]
 #elif defined(__x86_64__)

@@ -171,12 +171,10 @@ TEST(Resuming, AFineTuningWithEachKeyChanged) {
   const test::TemporaryFolder folder;
   TrainTranslatorFiles files = test::tiny_texts(folder);
   files.config = folder / "config.json";
-  const ChangedKeys own = {{"kind", {"classes", Answer::resumes}},
-                           {"problem_type", {"multi_label_classification", Answer::another}},
-                           {"model.dropout", {0.2, Answer::change}},
-                           {"model.dtype", {"bf16", Answer::resumes}},
-                           {"training.batch", {16, Answer::change}},
-                           {"training.max_length", {4, Answer::another}}};
+  const ChangedKeys own = {
+      {"kind", {"classes", Answer::resumes}},   {"problem_type", {"multi_label_classification", Answer::another}},
+      {"model.dropout", {0.2, Answer::change}}, {"model.dtype", {"bf16", Answer::resumes}},
+      {"training.batch", {16, Answer::change}}, {"training.max_length", {4, Answer::another}}};
   expect_answers(training::text_keys().keys, {&own, &kOfTraining}, config_of(test::kTinyTexts), folder,
                  [&] { train_files(files); });
 }
