@@ -13,13 +13,13 @@
 namespace qkv::test {
 namespace {
 
-std::vector<std::string> told;
+std::vector<std::string> unfit_lines;
 
-// Of a golden model; what is said of unfit panels is in `told`.
+// Of a golden model; what is said of unfit panels is in `unfit_lines`.
 struct PackedFolder : GoldenCopy {
   explicit PackedFolder(const std::string& name) : GoldenCopy(name) {
-    told.clear();
-    set_unfit_panels([](const std::string& line) { told.push_back(line); });
+    unfit_lines.clear();
+    set_unfit_panels([](const std::string& line) { unfit_lines.push_back(line); });
   }
   ~PackedFolder() { set_unfit_panels(nullptr); }
 };
@@ -48,7 +48,7 @@ TEST(Pack, KeepsTheBits) {
       EXPECT_NE(certificate(folder / "", storage), before) << files[0];
       EXPECT_EQ(pack_folder(folder / "", storage), files);  // anew, from the weights
       EXPECT_EQ(certificate(folder / "", storage), before) << files[0];
-      EXPECT_TRUE(told.empty());
+      EXPECT_TRUE(unfit_lines.empty());
     }
   }
 }
@@ -74,19 +74,19 @@ TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
   for (auto& [name, tensor] : tensors.tensors) tensor.data<float>()[0] += 1;
   write_safetensors(model, tensors);
   const std::string changed = certificate(folder / "");
-  EXPECT_EQ(told, std::vector{file + " is of other weights"});
+  EXPECT_EQ(unfit_lines, std::vector{file + " is of other weights"});
   std::filesystem::remove(file);
   EXPECT_EQ(certificate(folder / ""), changed);
 
   pack_folder(folder / "");
   const std::string here = selected_target();
-  told.clear();
+  unfit_lines.clear();
   for (const Target& target : targets()) {
     if (!target.usable || target.name == here) continue;
     select_target(target.name);
     certificate(folder / "");
-    EXPECT_EQ(told, std::vector{file + " is for the target \"" + here + "\", not " + target.name});
-    told.clear();
+    EXPECT_EQ(unfit_lines, std::vector{file + " is for the target \"" + here + "\", not " + target.name});
+    unfit_lines.clear();
   }
   select_target("");
 }

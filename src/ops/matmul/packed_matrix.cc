@@ -26,7 +26,7 @@ namespace {
 // Rows that are laid out together where columns are not neighbours: a cache line of each column.
 constexpr std::int64_t kStripRows = 16;
 // What arrays of a matrix begin at multiples of.
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kArrayUnit = 64;
 // Rows of a panel between two questions whether to stop.
 constexpr std::int64_t kStopRows = 1 << 16;
 
@@ -215,7 +215,7 @@ std::size_t PackedMatrix::lay_out(const std::byte* bytes) {
   std::size_t used = 0;
   const auto next = [&](Dtype dtype, const Dims& shape) {
     const TensorView view(bytes == nullptr ? nullptr : bytes + used, dtype, shape);
-    used += divide_up(static_cast<std::size_t>(view.element_count()) * size_of(dtype), kLine) * kLine;
+    used += divide_up(static_cast<std::size_t>(view.element_count()) * size_of(dtype), kArrayUnit) * kArrayUnit;
     return view;
   };
   if (storage_ == WeightStorage::full) {
@@ -251,7 +251,7 @@ std::byte* PackedMatrix::allocate(bool zeros) {
   std::byte* begin = own->view().bytes();
   bytes_ = {begin, static_cast<std::size_t>(count)};
   owner_ = std::move(own);
-  if (!zeros && count > 0) std::fill_n(begin + count - kLine, kLine, std::byte{0});
+  if (!zeros && count > 0) std::fill_n(begin + count - kArrayUnit, kArrayUnit, std::byte{0});
   lay_out(begin);
   return begin;
 }
@@ -278,9 +278,9 @@ PackedMatrix::PackedMatrix(std::int64_t rows, std::int64_t columns, WeightStorag
                            std::span<const std::byte> bytes, std::shared_ptr<const void> owner)
     : PackedMatrix(rows, columns, Dtype::f32, storage) {
   const std::size_t count = lay_out(bytes.data());
-  if (bytes.size() != count || reinterpret_cast<std::uintptr_t>(bytes.data()) % kLine != 0) {
+  if (bytes.size() != count || reinterpret_cast<std::uintptr_t>(bytes.data()) % kArrayUnit != 0) {
     refuse("PackedMatrix", "{} bytes; [{}, {}] takes {}, from a multiple of {} on", bytes.size(), rows, columns, count,
-           kLine);
+           kArrayUnit);
   }
   owner_ = std::move(owner);
   bytes_ = bytes;
