@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -203,7 +204,7 @@ Outcome JudgedText::outcome(const LeftOut& more) const {
         found.log_probabilities.push_back(log_softmax(row_at(all, row), column));
         break;
       case Form::sigmoid:
-        found.log_probabilities.push_back(-log1p(exp(-logit)));
+        found.log_probabilities.push_back(std::min(logit, 0.0) - log(1 + exp(-std::abs(logit))));
         break;
       case Form::logit:
         found.log_probabilities.push_back(logit);

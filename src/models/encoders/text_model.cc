@@ -194,7 +194,7 @@ LossSum TextModel::against_targets(const Tensor& logits, const std::vector<float
   for (std::int64_t i = 0; i < logits.element_count(); ++i) {
     const double x = logits.data<float>()[i], target = targets[static_cast<std::size_t>(i)];
     const double loss =
-        is_number ? (x - target) * (x - target) : std::max(x, 0.0) - x * target + log1p(exp(-std::abs(x)));
+        is_number ? (x - target) * (x - target) : std::max(x, 0.0) - x * target + log(1 + exp(-std::abs(x)));
     const double slope = is_number ? 2 * (x - target) : 1 / (1 + exp(-x)) - target;
     total.sum += loss / outputs;
     if (!is_number && (x > 0) == (target > 0.5)) total.metric += 1 / outputs;
