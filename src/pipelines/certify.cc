@@ -1,19 +1,21 @@
-// certify(): computed digests beside the known ones; certificates of models.
+// certify(): computed digests beside the known ones; of what a model's folder holds, certificates and packed weights.
 #include "qkv/pipelines/certify.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 #include <utility>
 
 #include "core/refuse.h"
 #include "core/share.h"
 #include "io/files/text.h"
+#include "models/panel_file.h"
 #include "pipelines/certified_cases.h"
 #include "pipelines/number_digest.h"
-#include "pipelines/with_folder.h"
+#include "qkv/pipelines/pack.h"
 #include "qkv/stop.h"
 
 namespace qkv {
@@ -145,6 +147,22 @@ std::uint64_t results_of(const TextPipeline& texts, const FingerprintOptions& op
   return digest_of({all[0], all[1], all[2]});
 }
 
+// f(what the folder holds).
+template <class F>
+auto with_folder(const std::string& folder, WeightStorage storage, const F& f) {
+  if (EncoderDecoder::is_in(folder)) return f(Translator::load(folder, storage));
+  if (LanguageModel::is_in(folder)) return f(Generator::load(folder, storage));
+  if (TextPipeline::is_in(folder)) return f(TextPipeline::load(folder, *TextModel::task_in(folder), storage));
+  if (!Vit::is_in(folder)) return f(Embedder::load(folder, storage));
+  const bool kept = storage == WeightStorage::full || precision_of(storage) != Precision::exact;
+  refuse_unless(kept, "fingerprint", "Vision Transformers keep weights as f32 alone, or for a reduced precision");
+  Vit model = Vit::load(folder, storage);
+  const bool classifies =
+      !model.config().labels.empty() && std::filesystem::exists(folder + "/preprocessor_config.json");
+  if (!classifies) return f(model);
+  return f(PictureClassifier(ImageProcessor::load(folder), std::move(model)));
+}
+
 // The parts of a certificate between its hyphens and its colon; the last one is empty for a fingerprint.
 std::vector<std::string> parts_of(const std::string& text) {
   constexpr std::size_t kParts = 5, kDigits = 32, kResultDigits = 16;
@@ -201,6 +219,12 @@ std::string certificate(const std::string& folder, WeightStorage storage, const 
     turns.next();
     return fmt::format("{}:{:016x}", name, results_of(model, options));
   });
+}
+
+std::vector<std::string> pack_folder(const std::string& folder, WeightStorage storage) {
+  refuse_unless(block_bytes(storage) == 0, "pack", "q8 and q4 are kept as the file has them; pack another storage");
+  const PackingScope packing;
+  return with_folder(folder, storage, [&](const auto&) { return packing.write(); });
 }
 
 std::string difference_of_certificates(const std::string& here, const std::string& expected) {
