@@ -71,7 +71,7 @@ void multiply_tiled_panel(const PanelProduct<float, BFloat16>& product) {
       const auto load = []<int kTile>(float* from, std::int64_t step) { Tiles::template load<kTile>(from, step); };
       const auto store = []<int kTile>(float* to, std::int64_t step) { Tiles::template store<kTile>(to, step); };
       if (!product.accumulate && begin == 0) {
-        each_sum(nullptr, 0, []<int kTile>(float*, std::int64_t) { Tiles::template clear<kTile>(); });
+        each_sum(padded, kTiledColumns, []<int kTile>(float*, std::int64_t) { Tiles::template clear<kTile>(); });
       } else if (is_whole) {
         each_sum(out, product.out_stride, load);
       } else {
