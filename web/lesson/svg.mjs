@@ -64,9 +64,9 @@ export function pixels(pictures, size) {
   }
   const drawn = paths.map(
     (path, shade) =>
-      `<path style="stroke-width:${shade ? size : side * size};opacity:${shade ? (shade / 3).toFixed(2) : 0.06}" d="${path}"/>`,
+      `<path stroke-width="${shade ? size : side * size}" opacity="${shade ? (shade / 3).toFixed(2) : 0.06}" d="${path}"/>`,
   );
-  return `<g class="p-edge role-none">${drawn.join("")}</g>`;
+  return `<g class="role-none" stroke="var(--role)">${drawn.join("")}</g>`;
 }
 
 // A matrix of numbers with its name above; `shade` gives the share of colour of a cell.
