@@ -16,7 +16,6 @@
 #include "io/files/descriptor.h"
 #include "io/files/mapped_file.h"
 #include "io/files/text.h"
-#include "models/folder_tensors.h"
 #include "models/gguf_folder.h"
 #include "qkv/error.h"
 #include "qkv/target.h"
@@ -30,6 +29,14 @@ constexpr const char *kLayoutKey = "qkv_panels", *kTargetKey = "target", *kWeigh
 
 thread_local constinit PackingScope* packing = nullptr;
 constinit std::atomic<void (*)(const std::string&)> tell_unfit{nullptr};
+
+std::string panel_path(const std::string& model, WeightStorage storage) {
+  const Precision precision = precision_of(storage);
+  const auto* const named =
+      std::ranges::find(kWeightStorages, storage, &std::pair<std::string_view, WeightStorage>::second);
+  const std::string_view word = precision != Precision::exact ? name_of(precision) : named->first;
+  return fmt::format("{}{}panels-{}.safetensors", model, is_gguf(model) ? "." : "/", word);
+}
 
 // Name, size and time of each file.
 std::string stamp_of(const std::vector<std::string>& files) {
@@ -135,14 +142,6 @@ std::vector<std::string> PackingScope::write() const {
     written.push_back(kept->path);
   }
   return written;
-}
-
-std::string panel_path(const std::string& model, WeightStorage storage) {
-  const Precision precision = precision_of(storage);
-  const auto* const named =
-      std::ranges::find(kWeightStorages, storage, &std::pair<std::string_view, WeightStorage>::second);
-  const std::string_view word = precision != Precision::exact ? name_of(precision) : named->first;
-  return fmt::format("{}{}panels-{}.safetensors", model, is_gguf(model) ? "." : "/", word);
 }
 
 std::shared_ptr<PanelStore> panels_of(const std::string& model, const std::vector<std::string>& weights,

@@ -11,12 +11,9 @@
 
 namespace qkv::inline models {
 
-// FOLDER/panels-bf16.safetensors, or model.gguf.panels-bf16.safetensors.
-std::string panel_path(const std::string& model, WeightStorage storage);
-
-// What the model's layers find there; nothing if there is no such file, or one of other weights or another target.
-// Within a PackingScope, what keeps them instead. `weights`: the files that the panels are made of. FormatError for a
-// file that breaks a rule.
+// What the model's layers find in FOLDER/panels-bf16.safetensors, or model.gguf.panels-bf16.safetensors; nothing if
+// there is no such file, or one of other weights or another target. Within a PackingScope, what keeps them instead.
+// `weights`: the files that the panels are made of. FormatError for a file that breaks a rule.
 std::shared_ptr<PanelStore> panels_of(const std::string& model, const std::vector<std::string>& weights,
                                       WeightStorage storage);
 

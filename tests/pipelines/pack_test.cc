@@ -1,6 +1,9 @@
 // Packed weights in a file: the same bits, files that do not fit, and files that are damaged.
 #include "qkv/pipelines/pack.h"
 
+#include <sys/stat.h>
+
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 
@@ -72,7 +75,9 @@ TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
   const std::string file = pack_folder(folder / "")[0], model = folder / "model.safetensors";
   SafeTensors tensors = read_safetensors(model);
   for (auto& [name, tensor] : tensors.tensors) tensor.data<float>()[0] += 1;
+  const auto written = std::filesystem::last_write_time(model);
   write_safetensors(model, tensors);
+  std::filesystem::last_write_time(model, written + std::chrono::seconds(1));  // whatever the clock's steps are
   const std::string changed = certificate(folder / "");
   EXPECT_EQ(unfit_lines, std::vector{file + " is of other weights"});
   std::filesystem::remove(file);
@@ -107,6 +112,12 @@ TEST(Pack, RefusesBlocksAndDamagedFiles) {
   expect_refused(bytes.substr(0, 7));
   expect_refused(bytes.substr(0, bytes.size() - 1));
   expect_refused(bytes + "x");
+  for (const bool fifo : {false, true}) {
+    std::filesystem::remove(file);
+    fifo ? static_cast<void>(::mkfifo(file.c_str(), 0600)) : static_cast<void>(std::filesystem::create_directory(file));
+    EXPECT_TRUE(message_of<IoError>([&] { certificate(folder / ""); }).starts_with(file)) << fifo;
+  }
+  std::filesystem::remove(file);
   // A matrix of another size.
   write_safetensors(file, {.tensors = {{"embeddings.weight.0", Tensor::zeros({64}, Dtype::u8)}}, .metadata = metadata});
   const std::string message = message_of<FormatError>([&] { certificate(folder / ""); });

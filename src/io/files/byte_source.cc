@@ -1,9 +1,7 @@
 // Reads bytes in order from a file or from memory, the elements of tensors from them, and computes their checksum.
 #include "io/files/byte_source.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,20 +19,6 @@ namespace qkv {
 
 namespace io {
 namespace {
-
-// O_NONBLOCK: opening a FIFO that nobody writes to must not wait.
-Descriptor open_to_read(const std::string& path) {
-  Descriptor file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
-  if (!file) throw_io_error(path, "read");
-  return file;
-}
-
-std::uint64_t regular_file_size(const std::string& path, const Descriptor& file) {
-  struct stat status;
-  if (::fstat(file.get(), &status) != 0) throw_io_error(path, "read");
-  check_regular(path, "read", status.st_mode);
-  return static_cast<std::uint64_t>(status.st_size);
-}
 
 // Readers hold what a file claims against what is left of it: one that does not is wrong itself.
 void require(bool is_there) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -43,6 +44,11 @@ auto retry(Call call) {
     if (result >= 0 || errno != EINTR) return result;
   }
 }
+
+// IoError if the file cannot be read; one that is a FIFO is not waited for.
+Descriptor open_to_read(const std::string& path);
+// IoError unless it is a regular file.
+std::uint64_t regular_file_size(const std::string& path, const Descriptor& file);
 
 // Whether a path names anything at all. A file that is there in any way must be read: one that cannot be, such as a
 // broken link, is no missing one.
