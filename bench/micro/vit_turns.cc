@@ -1,8 +1,6 @@
 // Ours in the comparison of bench/peers/vit_peers.py: reads "BATCH THREADS" a line, runs the model of a folder once
-// over a batch of random pictures, and answers with the seconds that it took and the multiply-add peak of a core in f32
-// in GFLOP/s.
-//
-//   vit_turns FOLDER [reduced]
+// over a batch of random pictures, and answers with the seconds that it took and the multiply-add peak of a core in
+// GFLOP/s.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -15,8 +13,8 @@
 
 int main(int count, char** arguments) {
   using namespace qkv;
-  if (count != 2 && count != 3) return 2;
-  const Vit model = Vit::load(arguments[1], count == 3 ? WeightStorage::reduced : WeightStorage::full);
+  if (count != 2) return 2;
+  const Vit model = Vit::load(arguments[1]);
   const PictureSize size = model.config().picture;
   Random random(1);
   std::int64_t batch = 0;
