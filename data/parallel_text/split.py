@@ -12,6 +12,11 @@ def key(english):
     return hashlib.sha256(english.lower().encode("utf-8")).hexdigest()
 
 
+def letters(english):
+    """What is left without case, spaces and punctuation."""
+    return "".join(c for c in english.lower() if c.isalnum())
+
+
 def part_of(english):
     """test, valid or train: by the key, so that a pair stays where it is whatever else comes and goes."""
     return {"0": "test", "1": "valid"}.get(key(english)[0], "train")
@@ -40,10 +45,11 @@ def spellings(pairs):
                 yield text, answer
 
 
-def split(sources, always_train=()):
-    """{source: {part: pairs}} of {source: pairs}; of duplicates the first stays, in the order of sources. Quotation marks
-    and apostrophes of the English side become those that keyboards have."""
-    seen = set()
+def split(sources, always_train=(), by_letters=()):
+    """{source: {part: pairs}} of {source: pairs}; of duplicates the first stays, in the order of sources. In the sources
+    named by_letters, pairs whose English sides have the same letters and digits are duplicates, too: "Save as..." is not held
+    out where "Save As" trains. Quotation marks and apostrophes of the English side become those that keyboards have."""
+    seen, seen_letters = set(), set()
     result = {}
     for source, pairs in sources.items():
         parts = result[source] = {part: [] for part in PARTS}
@@ -51,6 +57,9 @@ def split(sources, always_train=()):
             english = english.translate(QUOTES)
             if not (is_printable(english) and is_printable(other)) or key(english) in seen:
                 continue
+            if source in by_letters and letters(english) in seen_letters:
+                continue
             seen.add(key(english))
+            seen_letters.add(letters(english))
             parts["train" if source in always_train else part_of(english)].append((english, other))
     return result

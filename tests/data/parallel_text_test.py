@@ -1,14 +1,17 @@
 """The parts of data/make-parallel, on made-up inputs. python3 -m unittest tests/data/parallel_text_test.py"""
 import hashlib
+import io
+import json
 import os
 import struct
 import sys
 import unittest
+import zipfile
 import zlib
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "data"))
-from parallel_text import messages, spelling, split, verses
+from parallel_text import browser, messages, spelling, split, verses
 
 
 def catalogue(pairs, order="<"):
@@ -50,6 +53,67 @@ class Messages(unittest.TestCase):
     def test_pairs_need_both_sides(self):
         content = catalogue([("", "h"), ("A", "B"), ("Page %1", "Página %1"), ("C", "")])
         self.assertEqual(list(messages.pairs({"x.mo": content})), [("A", "B")])
+
+
+def language_pack(language, files):
+    """The bytes of an .xpi with these files."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as pack:
+        pack.writestr("manifest.json", json.dumps({"langpack_id": language}))
+        for path, text in files.items():
+            pack.writestr(path, text)
+    return content.getvalue()
+
+
+class Browser(unittest.TestCase):
+    def test_reads_fluent(self):
+        self.assertEqual(
+            browser.read_fluent("# Comment = no\n-brand-name = Firefox\nopen = Open\n  the file\n    .label = Open it\n"
+                                "    .accesskey = O\nlong =\n    One line,\n    another\n## Group\n    no text\nlast = Close\n"),
+            {"open": "Open the file", "open.label": "Open it", "open.accesskey": "O", "long": "One line, another",
+             "last": "Close"})
+
+    def test_paragraphs_and_forms_of_fluent_are_no_messages(self):
+        found = browser.read_fluent("a =\n    One.\n\n    Two.\nb = { $count ->\n    [one] File\n   *[other] Files\n}\nc = C d\n")
+        self.assertEqual([browser.clean(found[name]) for name in "abc"], [None, None, "C d"])
+
+    def test_reads_properties(self):
+        self.assertEqual(
+            browser.read_properties("# a = b\n! c = d\nopen.label=Open\nlong = one \\\n    two\nday : d\\u00EDa\nquote = a\\'b\\\\c\n"
+                                    "lines = a\\nb\n"),
+            {"open.label": "Open", "long": "one two", "day": "d\u00eda", "quote": "a'b\\c", "lines": "a\nb"})
+
+    def test_reads_entities(self):
+        self.assertEqual(
+            browser.read_entities("<!-- <!ENTITY no \"no\"> -->\n<!ENTITY open.label \"Open &amp; close\">\n<!ENTITY say 'the \"word\"'>"),
+            {"open.label": "Open &amp; close", "say": 'the "word"'})
+
+    def test_leaves_out_placeholders_and_paths(self):
+        for text in ("{ -brand-name } help", "Page #1", "%S files", "One file;two files", "&brandName; help", "&Yes", "GMT/UTC",
+                     "<b>bold</b>", "&lt;name&gt;"):
+            self.assertIsNone(browser.clean(text), text)
+        self.assertEqual(browser.clean("Open &amp; close"), "Open & close")
+
+    def test_pairs_by_file_and_id(self):
+        english = language_pack("en-GB", {
+            "localization/en-GB/a.ftl": "open = Open\n    .accesskey = Op\nnone = Not there\nsame = The Old Name\nname = Mozilla\n",
+            "chrome/en-GB/locale/en-GB/b.properties": "open = Open it\nletter = O\n",
+            "chrome/en-GB/locale/en-GB/c.dtd": '<!ENTITY open "Open all">', "icon.svg": "<svg/>"})
+        spanish = language_pack("es-ES", {
+            "localization/es-ES/a.ftl": "open = Abrir\n    .accesskey = Ab\nsame = The Old Name\nname = Mozilla\n",
+            "chrome/es-ES/locale/es-ES/b.properties": "open = Abrirlo\nletter = A\n",
+            "chrome/es-ES/locale/es-ES/c.dtd": '<!ENTITY open "Abrir todo">'})
+        self.assertEqual(sorted(browser.pairs(browser.read_pack(english), browser.read_pack(spanish))),
+                         [("Mozilla", "Mozilla"), ("Open", "Abrir"), ("Open all", "Abrir todo"), ("Open it", "Abrirlo")])
+
+    def test_refuses_what_is_no_language_pack(self):
+        empty = io.BytesIO()
+        zipfile.ZipFile(empty, "w").close()
+        whole = language_pack("en-GB", {"a.ftl": "a = A"})
+        for broken in (b"", b"PK", empty.getvalue(), whole[:-30], whole.replace(b"langpack_id", b"langpack_no"),
+                       language_pack("en-GB", {"a.ftl": b"a = \xff"})):
+            with self.assertRaises(messages.FormatError):
+                browser.read_pack(broken)
 
 
 class Verses(unittest.TestCase):
@@ -95,6 +159,12 @@ class Split(unittest.TestCase):
                              always_train=("phrases",))
         self.assertEqual(result["phrases"], {"train": [(english, "a")], "valid": [], "test": []})
         self.assertEqual(result["messages"], {"train": [], "valid": [], "test": []})
+
+    def test_duplicates_by_letters(self):
+        held_out = next(f"Sentence {i}" for i in range(1000) if split.part_of(f"Sentence {i}") == "test")
+        sources = {"messages": [(held_out, "a")], "browser": [(held_out + "...", "b"), ("New", "c"), ("New!", "d")]}
+        self.assertEqual(sum(map(len, split.split(sources)["browser"].values())), 3)
+        self.assertEqual(sum(split.split(sources, by_letters=("browser",))["browser"].values(), []), [("New", "c")])
 
     def test_quotation_marks_become_plain(self):
         parts = split.split({"verses": [("“It’s”", "«es»")]})["verses"]
