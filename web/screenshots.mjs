@@ -1,12 +1,12 @@
 // node web/screenshots.mjs: the pictures of docs/report.md, of pages that the built program writes.
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 import { small_png } from "./small_png.mjs";
-import { model, root, run } from "./tests/program.mjs";
+import { root, run } from "./tests/program.mjs";
 
-const folder = mkdtempSync(join(tmpdir(), "qkv-pictures-"));
+process.chdir(root); // pages show the commands that made them
+const folder = "build/pictures";
+mkdirSync(folder, { recursive: true });
 
 const click = (name) => (page) => page.getByRole("button", { name }).click();
 const learn = async (page) => {
@@ -62,31 +62,31 @@ async function saved(page, name) {
   }, png);
   const all = Buffer.from(bytes, "base64");
   const pixels = Array.from({ length: width * height }, (_, i) => all.readUInt32BE(4 * i) >>> 8);
-  writeFileSync(`${root}docs/report/${name}.png`, small_png(width, height, pixels));
+  writeFileSync(`docs/report/${name}.png`, small_png(width, height, pixels));
 }
 
 try {
-  const pages = Object.fromEntries(["example", "model", "runs", "writing", "maps", "picture"].map((name) => [name, join(folder, `${name}.html`)]));
+  const pages = Object.fromEntries(["example", "model", "runs", "writing", "maps", "picture"].map((name) => [name, `${folder}/${name}.html`]));
   run("web", "--out", pages.example);
-  run("web", "--out", pages.model, "--model", model);
-  run("explain", "--model", `${root}models/digits`, "--image", `${root}data/example/seven.png`, "--html", pages.picture);
-  run("generate", "--model", `${root}models/verses`, "--explain", "--max-new-tokens", "16", "--html", pages.writing, "In the beginning");
-  const one_run = join(folder, "run.json");
+  run("web", "--out", pages.model, "--model", "models/en-es");
+  run("explain", "--model", "models/digits", "--image", "data/example/seven.png", "--html", pages.picture);
+  run("generate", "--model", "models/verses", "--explain", "--max-new-tokens", "16", "--html", pages.writing, "In the beginning");
+  const one_run = `${folder}/run.json`;
   writeFileSync(one_run, run("explain", "--json"));
   run("explain", "--scale", "0.5", "--compare", one_run, "--html", pages.runs);
   const rows = Array.from({ length: 240 }, (_, i) =>
     Array.from({ length: 16 }, (_x, d) => (3 * Math.sin((i * (d + 1)) / 15 + d)).toFixed(3)).join(","),
   );
-  const array = join(folder, "array.csv");
+  const array = `${folder}/array.csv`;
   writeFileSync(array, `${rows.join("\n")}\n`);
   const inputs = ["--query", array, "--key", array, "--value", array, "--causal", "top-left", "--keep", "0.0"];
-  run("attend", ...inputs, "--out", join(folder, "out.npy"), "--html", pages.maps);
+  run("attend", ...inputs, "--out", `${folder}/out.npy`, "--html", pages.maps);
   const executablePath = "/usr/bin/chromium";
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
   for (const [name, page_name, hash, part, act] of kPictures) {
     for (const [suffix, width, height] of kSizes) {
       const page = await browser.newPage({ viewport: { width, height }, reducedMotion: "reduce" });
-      await page.goto(`file://${pages[page_name]}${hash}`);
+      await page.goto(`file://${root}${pages[page_name]}${hash}`);
       if (act) await act(page);
       await page.evaluate(([one, narrow]) => {
         scrollTo(0, 0);

@@ -185,7 +185,7 @@ test("the pointer drags it, the wheel enlarges what is under it, a click chooses
 test("it says what is left out, and draws kept rows", async () => {
   const { page, close } = await open(report_of(maps()), { hash: "#head=0.1" });
   const about = await page.locator(".about").first().innerText();
-  assert.match(about, /31,500 weights.*150 x 105 means over blocks of up to 1 x 2.*32 keys.*1 whole rows.*left out/);
+  assert.match(about, /31,500 weights.*150 x 105 means over blocks of up to 1 x 2.*32 strongest keys and of 1 whole row\..*left out/);
   await page.getByRole("button", { name: "Row 20" }).click();
   assert.equal(await page.locator(".kept-row svg rect").count(), 210 + 2);
   await page.locator("select").first().selectOption("0.0");
@@ -245,7 +245,7 @@ function survey(translation = null) {
 test("heads of a model that read many tokens are maps, with what is kept and what is not", async () => {
   const { page, close } = await open(report_of(survey()), { hash: "#head=0.1&token=20" });
   assert.equal(await page.locator(".all-heads img").count(), 2);
-  assert.match(await page.locator(".one-head .about").innerText(), /31,500 weights.*150 x 105 means.*head 0\.1: 32 keys/);
+  assert.match(await page.locator(".one-head .about").innerText(), /31,500 weights.*150 x 105 means.*Of head 0\.1 .* 32 strongest keys/);
   assert.deepEqual(await page.locator(".sequence summary").allInnerTexts(), ["t 150 tokens", "s 210 tokens"]);
   const canvas = page.locator("qkv-map canvas");
   await canvas.hover({ position: { x: 2, y: 2 } });

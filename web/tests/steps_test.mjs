@@ -147,7 +147,7 @@ test("rows of weights that do not add up to 1 are named", async () => {
 
 test("what would be without what was put in is not called given", async () => {
   const { page, close } = await open(report_of(data_of("substituted")), { hash: "#step=8&cell=true weights:0.1" });
-  assert.match(await page.locator(".panel").innerText(), /As it is if nothing is put in/);
+  assert.match(await page.locator(".panel").innerText(), /What it would be if nothing were put in/);
   await close();
 });
 

@@ -8,28 +8,27 @@ import { picture, text } from "../shapes";
 import { translation_view } from "../translation";
 import { kMostUpdates, type Training } from "./training";
 
-const kWidth = 640;
-const kHeight = 220;
 const kLeft = 44;
 const kBelow = 26;
 
 function loss_curve(losses: readonly number[], screen: Screen): TemplateResult {
   const most = Math.max(1, ...losses);
-  const x = (i: number): number => kLeft + ((kWidth - kLeft - 12) * i) / (kMostUpdates - 1);
-  const y = (loss: number): number => 10 + (kHeight - kBelow - 10) * (1 - loss / most);
+  const [width, height] = screen.narrow ? [340, 150] : [460, 180];
+  const x = (i: number): number => kLeft + ((width - kLeft - 12) * i) / (kMostUpdates - 1);
+  const y = (loss: number): number => 10 + (height - kBelow - 10) * (1 - loss / most);
   const { colors } = screen;
   const ticks = [0, most / 2, most];
   return picture(
-    kWidth,
-    kHeight,
+    width,
+    height,
     colors.paper,
     12,
     svg`${ticks.map(
-      (tick) => svg`<line x1=${kLeft} x2=${kWidth - 12} y1=${y(tick)} y2=${y(tick)} stroke=${css(colors.line)}></line>
+      (tick) => svg`<line x1=${kLeft} x2=${width - 12} y1=${y(tick)} y2=${y(tick)} stroke=${css(colors.line)}></line>
         ${text(kLeft - 6, y(tick) + 4, number_text(tick, 1), { anchor: "end", fill: colors.faint })}`,
     )}
     ${[1, 50, 100, 150, 200].map((update) =>
-      text(x(update - 1), kHeight - 8, String(update), { anchor: "middle", fill: colors.faint }),
+      text(x(update - 1), height - 8, String(update), { anchor: "middle", fill: colors.faint }),
     )}
     <polyline fill="none" stroke=${css(colors.roles.weight)} stroke-width="2"
       points=${losses.map((loss, i) => `${x(i).toFixed(1)},${y(loss).toFixed(1)}`).join(" ")}></polyline>`,

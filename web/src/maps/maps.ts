@@ -23,11 +23,12 @@ const name_of = (head: MapHead, maps: Maps): string =>
 function kept_text({ levels }: HeadMap, { queries, keys }: Mapped, kept: { name: string; map: HeadMap }[], keep: string): string {
   const { rows, columns } = levels[0] as MapLevel;
   const block = `${Math.ceil(queries / rows)} x ${Math.ceil(keys / columns)}`;
+  const exact_rows = kept[0]?.map.rows.length ?? 0;
   const exact = kept[0]
-    ? `Exact are only, of ${kept.map(({ name }) => name).join(", ")}: ${kept[0].map.top?.count} keys of each query` +
-      `, the strongest, and ${kept[0].map.rows.length} whole rows.`
-    : `No single weight is kept (--keep ${keep} keeps the strongest keys of a head).`;
-  return `Of the ${whole(queries * keys)} weights of a head the file holds ${whole(rows)} x ${whole(columns)} means over blocks of up to ${block}. ${exact} All other weights are left out.`;
+    ? `Of ${kept.map(({ name }) => name).join(", ")} it also holds the exact weights of each query's ${kept[0].map.top?.count} strongest keys` +
+      `${exact_rows === 0 ? "" : ` and of ${exact_rows} whole row${exact_rows === 1 ? "" : "s"}`}.`
+    : `It holds no single weight exactly (--keep ${keep} keeps the strongest keys of a head).`;
+  return `A head has ${whole(queries * keys)} weights; this file holds ${whole(rows)} x ${whole(columns)} means over blocks of up to ${block}. ${exact} All other weights are left out.`;
 }
 
 // The largest of parts of a row, as bars.

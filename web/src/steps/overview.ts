@@ -11,9 +11,7 @@ import { picture, rect, text } from "../shapes";
 import type { Walk } from "./tensors";
 
 const kMost = 32; // inputs; of more there is no such picture
-const kSquare = 22; // pixels
-const kMatrix = 84; // of scores and weights, at most
-const kTop = 40;
+const kTop = 40; // pixels
 
 interface Part {
   step: number;
@@ -30,16 +28,17 @@ export function overview(walk: Walk, step: number, query: number, screen: Screen
   if (n === 0 || n > kMost || m > kMost || !tensors.has("weights") || !tensors.has("query") || !tensors.has("value")) return null;
   const { colors } = screen;
   const head = (tensors.get("weights")?.shape.length ?? 2) > 2 ? [0] : [];
-  const [name_width, ribbon, gap] = screen.narrow ? [54, 46, 9] : [66, 66, 12];
-  const row = Math.max(7, Math.min(30, 210 / Math.max(n, m)));
+  // `of_matrix`: of scores and weights, at most. On a telephone the picture is as small as its text can be read.
+  const [name_width, ribbon, gap, largest_square, of_matrix, size] = screen.narrow ? [58, 38, 8, 15, 54, 12] : [66, 66, 12, 22, 84, 11];
+  const row = Math.max(7, Math.min(screen.narrow ? 24 : 30, 210 / Math.max(n, m)));
   const y = (i: number): number => kTop + row * i;
   const names = tensors.get("inputs")?.rows ?? [];
-  const square = Math.min(kSquare, row - 2);
-  const cell = Math.min(row, kMatrix / m);
+  const square = Math.min(largest_square, row - 2);
+  const cell = Math.min(row, of_matrix / m);
   const strong = (i: number): boolean => step === 8 || i === query;
   const labels = (fill: Rgb, x: number, of: number, anchor: "start" | "end" = "start") =>
     Array.from({ length: row < 11 ? 0 : of }, (_, i) =>
-      text(x, y(i) + row / 2 + 4, short(names[i] ?? String(i + 1), screen.narrow ? 8 : 9), { fill: strong(i) ? colors.ink : fill, anchor, bold: strong(i), size: 11 }),
+      text(x, y(i) + row / 2 + 4, short(names[i] ?? String(i + 1), screen.narrow ? 8 : 9), { fill: strong(i) ? colors.ink : fill, anchor, bold: strong(i), size }),
     );
   const squares = (role: Role, x: number, of: number) =>
     Array.from({ length: of }, (_, i) =>
@@ -85,7 +84,7 @@ export function overview(walk: Walk, step: number, query: number, screen: Screen
     { step: 4, title: "scores", width: cell * m, draw: (x) => matrix(x, (i, j) => signed(colors, logit(i, j) / most, "score")) },
     { step: 5, title: "weights", width: cell * m, draw: (x) => matrix(x, (i, j) => heat(colors, weight(i, j))) },
     { step: 6, title: "x values", width: square + 4 + ribbon, draw: (x) => [squares("value", x, m), ribbons(x + square + 2)] },
-    { step: of_heads ? 8 : 7, title: "outputs", width: square + (screen.narrow ? 22 : name_width), draw: (x) => [squares("output", x, n), screen.narrow ? [] : labels(colors.faint, x + square + 5, n)] },
+    { step: of_heads ? 8 : 7, title: "outputs", width: square + (screen.narrow ? 34 : name_width), draw: (x) => [squares("output", x, n), screen.narrow ? [] : labels(colors.faint, x + square + 5, n)] },
   ];
   const placed: Part[] = [];
   let x = 6;
@@ -105,7 +104,7 @@ export function overview(walk: Walk, step: number, query: number, screen: Screen
       svg`<a href=${format_address({ ...screen.address, view: "steps", step: part.step, cell: "" })} aria-label=${label}
         aria-current=${lit(part) ? "step" : "false"}>
         ${rect(frame, { fill: fill ?? colors.paper, ...(fill ? { stroke: colors.roles.score, thick: 1.5 } : {}), round: 6 })}
-        ${text(part.x + part.width / 2, 32, part.title, { fill: lit(part) ? colors.ink : colors.faint, anchor: "middle", bold: lit(part), size: 11 })}
+        ${text(part.x + part.width / 2, 32, part.title, { fill: lit(part) ? colors.ink : colors.faint, anchor: "middle", bold: lit(part), size })}
         ${part.draw(part.x)}</a>`,
     ];
   });

@@ -80,10 +80,10 @@ export function terms_panel(walk: Walk, chosen: string): TemplateResult {
     ${derivation === null
       ? html`<p class="hint">
           ${tensor.substituted
-            ? "Put in by hand: it is computed from nothing."
+            ? "Put in by hand, not computed."
             : cell.name.startsWith("true ")
-              ? "As it is if nothing is put in."
-              : "Given: it is computed from nothing."}
+              ? "What it would be if nothing were put in."
+              : "Given, not computed."}
         </p>`
       : html`<p class="formula">${pieces(whole !== nothing && cell.name === "weights" ? kShare : derivation.formula)}</p>
           ${derivation.note ? html`<p class="note">${derivation.note}</p>` : nothing} ${whole}
