@@ -29,7 +29,7 @@ export function overview(walk: Walk, step: number, query: number, screen: Screen
   const { colors } = screen;
   const head = (tensors.get("weights")?.shape.length ?? 2) > 2 ? [0] : [];
   // `of_matrix`: of scores and weights, at most. On a telephone the picture is as small as its text can be read.
-  const [name_width, ribbon, gap, largest_square, of_matrix, size] = screen.narrow ? [58, 38, 8, 15, 54, 12] : [66, 66, 12, 22, 84, 11];
+  const [name_width, ribbon, gap, largest_square, of_matrix, size] = screen.narrow ? [58, 38, 10, 15, 54, 12] : [66, 66, 12, 22, 84, 11];
   const row = Math.max(7, Math.min(screen.narrow ? 24 : 30, 210 / Math.max(n, m)));
   const y = (i: number): number => kTop + row * i;
   const names = tensors.get("inputs")?.rows ?? [];
