@@ -1,14 +1,6 @@
 // Gradients by finite differences, for every layer that has a backward pass.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-#include <map>
-#include <string>
-
 #include "qkv/layers/parameter.h"
 #include "qkv/tensor.h"
 

@@ -1,14 +1,9 @@
 // What a call costs: the memory that it leaves, and the most that it takes, in a process of its own.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cstdint>
-#include <stdexcept>
-#include <string>
 
 #include "io/files_for_test.h"
 #include "qkv/memory.h"

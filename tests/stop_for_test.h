@@ -1,14 +1,6 @@
 // Counts the questions whether to stop, and asks for a stop at one of them.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <stop_token>
-
 #include "core/stop.h"
 #include "qkv/error.h"
 #include "qkv/stop.h"

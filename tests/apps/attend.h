@@ -1,8 +1,6 @@
 // Arrays for `qkv attend` in a notation for tests, and what is asked of those that it writes.
 #pragma once
 
-#include <cmath>
-
 #include "apps/program.h"
 #include "qkv/files.h"
 

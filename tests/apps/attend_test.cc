@@ -1,8 +1,6 @@
 // qkv attend: numbers that are known, for every option. What it refuses: answers.txt.
 #include "apps/attend.h"
 
-#include <fmt/format.h>
-
 namespace qkv::test {
 namespace {
 

@@ -1,6 +1,4 @@
 // qkv certify, and the fingerprints that other commands print.
-#include <algorithm>
-
 #include "apps/program.h"
 #include "qkv/files.h"
 #include "qkv/target.h"

@@ -1,9 +1,4 @@
 // qkv embed: lines in, lines out, in order; the rest is the embedder's (pipelines/embedder_test.cc).
-#include <cmath>
-#include <iterator>
-#include <numeric>
-#include <set>
-
 #include "apps/tiny_bert.h"
 
 namespace qkv::test {

@@ -1,6 +1,4 @@
 // qkv explain as its users run it: in a pipe, on a terminal, with arrays of their own, on the words of a model.
-#include <numeric>
-
 #include "apps/running_program.h"
 #include "apps/tiny_bert.h"
 #include "qkv/files.h"

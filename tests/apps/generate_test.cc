@@ -1,7 +1,5 @@
 // qkv generate: prompts in, texts out, as they grow or a line each; the rest is pipelines/generator_test.cc and
 // answers.txt.
-#include <algorithm>
-
 #include "apps/running_program.h"
 
 namespace qkv::test {

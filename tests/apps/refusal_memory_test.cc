@@ -1,6 +1,4 @@
 // What a model folder that is refused may cost: its own size and 64 MiB; of its weights nothing but the header.
-#include <fmt/format.h>
-
 #include "apps/tiny_bert.h"
 #include "qkv/files.h"
 #include "sanitizers.h"

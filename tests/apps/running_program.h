@@ -3,8 +3,6 @@
 
 #include <sys/ioctl.h>
 
-#include <thread>
-
 #include "apps/program.h"
 
 namespace qkv::test {

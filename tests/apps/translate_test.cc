@@ -1,6 +1,4 @@
 // qkv translate: lines in, translations out, by the model that ships; the rest is pipelines/translator_test.cc.
-#include <fmt/format.h>
-
 #include "apps/running_program.h"
 #include "sanitizers.h"
 

@@ -1,13 +1,5 @@
 // Results have the same bits on every target with fused multiply-add, and the digests of digests.txt; those without
 // have the same bits, too, but for sums over queries. docs/arithmetic.md says which bits.
-#include <fmt/format.h>
-
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <fstream>
-#include <sstream>
-
 #include "attention/attention_case.h"
 #include "attention/attention_expectation.h"
 #include "attention/backward/attention_backward_testing.h"

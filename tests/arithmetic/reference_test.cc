@@ -1,10 +1,4 @@
 // docs/arithmetic.md is complete: reference.py, plain Python that follows it, gives the bits of the library.
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cstdlib>
-#include <nlohmann/json.hpp>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "layers/asked_layer.h"

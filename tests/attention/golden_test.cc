@@ -1,7 +1,5 @@
 // Numbers of other systems, and the classic walk-through of self-attention: what the reference and the kernels must
 // give. Files are those of tests/golden, each made by the script beside it.
-#include <map>
-
 #include "attention/tangent/attention_tangents_testing.h"
 #include "qkv/files.h"
 #include "reference/attention.h"

@@ -1,12 +1,6 @@
 // Plain loops in float over one head, matrices [length, size]: what the errors of the kernels are measured by.
 #pragma once
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <span>
-#include <string>
-
 #include "attention/attention_testing.h"
 
 namespace qkv::testing {

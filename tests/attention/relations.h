@@ -1,9 +1,6 @@
 // A call of attention that can be given in another form, and all that it gives: what same_bits_test.cc compares.
 #pragma once
 
-#include <functional>
-#include <string>
-
 #include "attention/attention_case.h"
 #include "attention/call/output_kinds.h"
 #include "attention/options/mask_kinds.h"

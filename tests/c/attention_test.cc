@@ -1,11 +1,4 @@
 // Attention from C: arithmetic by hand, arrays with strides beside the same ones without, and what is refused.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "qkv/qkv.h"
 
 namespace qkv::test {

@@ -1,12 +1,6 @@
 // What qkv.h refuses: a row for each argument. A status, one line, results that are NULL.
 #include "c/call.h"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <limits>
-#include <thread>
-
 #include "c/models_for_test.h"
 #include "io/files_for_test.h"
 #include "qkv/threads.h"

@@ -1,10 +1,6 @@
 // Models of tests/golden, opened from C.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "qkv/qkv.h"
 
 namespace qkv::test {

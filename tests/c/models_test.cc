@@ -1,9 +1,4 @@
 // Models from C: what transformers and sentence-transformers say (tests/golden), from one thread and from many.
-#include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
-#include <thread>
-
 #include "c/models_for_test.h"
 #include "io/files_for_test.h"
 #include "qkv/pipelines/certify.h"

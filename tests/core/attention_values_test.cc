@@ -1,13 +1,6 @@
 // Masks, biases, scores and relative tables as values: what each part says, what `&` and `+` make of two, and what is
 // refused. Blocks of boolean masks stand beside a scan of every pair; buckets of T5 are those of the models' own code
 // (golden/relative_table/make.py).
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <stdexcept>
-#include <string>
-
 #include "attention/attention_testing.h"
 #include "attention/options/compiled_mask.h"
 #include "attention/options/mask_kinds.h"

@@ -2,16 +2,8 @@
 // their own, and calls that must be refused.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <stdexcept>
-#include <thread>
-#include <vector>
 
 #include "core/thread_pool.h"
 

@@ -4,15 +4,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstdint>
-#include <cstdlib>
-#include <cstring>
-#include <new>
-#include <thread>
-#include <vector>
-
 #include "core/core_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/attention.h"

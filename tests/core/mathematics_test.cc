@@ -2,15 +2,6 @@
 // function's domain are those of Annex F of C.
 #include "core/mathematics.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <vector>
-
 #include "qkv/random.h"
 
 namespace qkv {

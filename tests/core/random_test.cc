@@ -2,16 +2,6 @@
 // weights dropout keeps: golden/dropout, made by make.py beside it, and what holds for every mask.
 #include "qkv/random.h"
 
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <limits>
-#include <numeric>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include "attention/options/dropout.h"
 #include "io/files_for_test.h"
 #include "qkv/files.h"

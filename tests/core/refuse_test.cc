@@ -1,8 +1,6 @@
 // What is refused, with and without the name of who refuses it.
 #include "core/refuse.h"
 
-#include <gtest/gtest.h>
-
 namespace qkv {
 namespace {
 

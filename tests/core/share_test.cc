@@ -1,11 +1,6 @@
 // Who is told how much of long work is done.
 #include "core/share.h"
 
-#include <gtest/gtest.h>
-
-#include <thread>
-#include <vector>
-
 namespace qkv {
 namespace {
 

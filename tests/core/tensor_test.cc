@@ -2,13 +2,6 @@
 // element types: names and sizes, and the two 16-bit types over every bit pattern.
 #include "qkv/tensor.h"
 
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <string_view>
-
 #include "core/core_for_test.h"
 #include "io/files_for_test.h"
 

@@ -2,17 +2,6 @@
 // are worth waking; how many there are by default; and when a scope's token to stop is asked, on which threads.
 #include "qkv/threads.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <map>
-#include <stdexcept>
-#include <string>
-#include <thread>
-#include <vector>
-
 #include "core/core_for_test.h"
 #include "core/default_threads.h"
 #include "core/stop.h"

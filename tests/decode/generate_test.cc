@@ -1,12 +1,6 @@
 // The search against models whose every probability is known: the next token depends on the last one alone.
 #include "qkv/decode/generate.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <functional>
-
 #include "qkv/error.h"
 #include "qkv/random.h"
 

@@ -1,8 +1,6 @@
 // Guesses by hand, and what they may cost.
 #include "decode/lookup.h"
 
-#include <gtest/gtest.h>
-
 #include "qkv/decode/generate.h"
 
 namespace qkv {

@@ -1,16 +1,7 @@
 // What the tests of explanations share: golden texts and numbers, parts of a walk-through, small models and inputs.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <regex>
-#include <string>
-#include <vector>
 
 #include "io/files_for_test.h"
 #include "qkv/explain/encoded_text.h"

@@ -1,8 +1,6 @@
 // Weights that another program computed: what is shown of them is theirs (tests/python/reports_test.py has the rest).
 #include "qkv/explain/given_weights.h"
 
-#include <gtest/gtest.h>
-
 #include "explain/example.h"
 #include "explain/json_schema.h"
 #include "qkv/explain/explain_model.h"

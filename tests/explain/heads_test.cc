@@ -1,9 +1,5 @@
 // What heads attend to: figures by hand, each head of a model against loops over its own numbers, a model whose numbers
 // are written here, and refusals.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "explain/chosen.h"
 #include "explain/observe/intermediates.h"
 #include "explain/observe/left_out_masks.h"

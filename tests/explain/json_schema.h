@@ -1,13 +1,6 @@
 // Checks JSON by a JSON Schema, as far as docs/explain.schema.json uses it.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
-#include <string>
-
 #include "io/files_for_test.h"
 
 namespace qkv::test {

@@ -1,8 +1,4 @@
 // JSON of explanations: golden files of chosen numbers, all kinds by docs/explain.schema.json, and what is left out.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "attention/attention_testing.h"
 #include "explain/chosen.h"
 #include "explain/json_schema.h"

@@ -1,11 +1,5 @@
 // What the outputs of heads came from, beside torch (golden/explain/judged.py), beside calls of the pipelines, as text
 // and JSON; and what is refused.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <memory>
-#include <nlohmann/json.hpp>
-
 #include "explain/chosen.h"
 #include "pipelines/head_folder.h"
 #include "qkv/explain/judged_text.h"

@@ -3,12 +3,6 @@
 
 #include <zlib.h>
 
-#include <cstdint>
-#include <cstring>
-#include <stdexcept>
-#include <string>
-#include <vector>
-
 #include "io/files/text.h"
 
 namespace qkv::test {

@@ -1,12 +1,5 @@
 // Maps of attention over long inputs, of a call and of the heads of a model: cells against means of all weights in
 // plain loops, what is kept against the weights themselves, what is refused, and the memory that they take.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <numeric>
-
 #include "attention/attention_testing.h"
 #include "explain/example.h"
 #include "explain/json_schema.h"

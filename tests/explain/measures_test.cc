@@ -1,11 +1,5 @@
 // Each measure of a token beside plain Python's (golden/explain/measures.py) and sums over the weights and values of
 // the run; and where a Vision Transformer looks.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <memory>
-#include <numeric>
-
 #include "attention/attention_testing.h"
 #include "core/share.h"
 #include "explain/chosen.h"

@@ -1,10 +1,5 @@
 // The steps of attention: every number of the cases of golden/explain/steps.json, which plain Python computed; how
 // inputs are generated, and what is refused.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-
 #include "explain/example.h"
 #include "explain/json_schema.h"
 #include "qkv/error.h"

@@ -1,11 +1,5 @@
 // Texts and drawings: golden files of those of chosen numbers, and what holds for all: width, colours, nothing left
 // out.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <sstream>
-
 #include "attention/attention_testing.h"
 #include "explain/chosen.h"
 #include "explain/show/heat.h"

@@ -3,15 +3,7 @@
 // mean of all heads, of the best head and of what explain shows are printed (docs/lab/alignment.md has them).
 #include "qkv/explain/translated_text.h"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cmath>
-#include <cstdio>
 #include <regex>
-#include <set>
-#include <sstream>
 
 #include "explain/example.h"
 #include "explain/measure/weight_measures.h"

@@ -2,10 +2,6 @@
 // (tests/golden/language/explain.py); induction and duplicate by hand; tokens, words and what is refused.
 #include "qkv/explain/written_text.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-
 #include "explain/example.h"
 #include "explain/measure/weight_measures.h"
 #include "qkv/explain/explain_model.h"

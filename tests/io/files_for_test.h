@@ -2,21 +2,9 @@
 // refused with the expected words, tensors compared.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
-
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <limits>
-#include <map>
-#include <sstream>
-#include <string>
-#include <vector>
 
 #include "qkv/error.h"
 #include "qkv/files.h"

@@ -1,8 +1,6 @@
 // GGUF files put together, and edited.
 #pragma once
 
-#include <cstring>
-
 #include "io/files_for_test.h"
 
 namespace qkv::test {

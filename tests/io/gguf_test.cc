@@ -1,11 +1,6 @@
 // GGUF: a file of the package `gguf`, its values as NumPy dequantises them, and every broken rule.
 #include "io/arrays/gguf.h"
 
-#include <fmt/format.h>
-
-#include <bit>
-#include <set>
-
 #include "io/gguf_for_test.h"
 
 namespace qkv::test {

@@ -1,8 +1,6 @@
 // JSON trees: values by field, and a refusal for each rule; the index of weights in several files.
 #include "io/json/json_document.h"
 
-#include <fmt/format.h>
-
 #include "io/arrays/safetensors_header.h"
 #include "io/files_for_test.h"
 

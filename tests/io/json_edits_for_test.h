@@ -1,14 +1,6 @@
 // Refusals of JSON files: a good one with one value changed.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <sstream>
-#include <string>
-#include <vector>
-
 namespace qkv::test {
 
 struct JsonEdit {

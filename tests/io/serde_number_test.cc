@@ -1,12 +1,6 @@
 // Numbers as serde_json reads them, against those that the tokenizers library holds (golden/tokenizer/make_numbers.py).
 #include "io/json/serde_number.h"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <nlohmann/json.hpp>
-#include <sstream>
-
 #include "io/files_for_test.h"
 #include "io/json/json_document.h"
 

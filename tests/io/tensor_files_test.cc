@@ -1,5 +1,4 @@
 // .npy and safetensors: files of NumPy and of the reference implementation, read and written; every rule broken once.
-
 #include "io/files/files.h"
 #include "io/files_for_test.h"
 

@@ -1,5 +1,4 @@
 // Files of text: lines and pairs of them, matrices in CSV and JSON, and arrays by the ending of their path.
-
 #include "io/files/files.h"
 #include "io/files_for_test.h"
 #include "qkv/text_lines.h"

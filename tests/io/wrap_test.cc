@@ -1,8 +1,6 @@
 // Text in lines of a width.
 #include "io/wrap.h"
 
-#include <gtest/gtest.h>
-
 namespace qkv {
 namespace {
 

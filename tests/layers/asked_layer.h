@@ -2,13 +2,6 @@
 // inputs, as it is used, as it is trained, and backward.
 #pragma once
 
-#include <functional>
-#include <map>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <vector>
-
 #include "attention/attention_testing.h"
 #include "jacobian.h"
 #include "lab/layers/convolution.h"

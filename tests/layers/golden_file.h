@@ -1,9 +1,6 @@
 // What other systems gave, by name: tests/golden/NAME/NAME.safetensors, made by make.py beside it.
 #pragma once
 
-#include <map>
-#include <string>
-
 #include "attention/attention_testing.h"
 #include "qkv/files.h"
 #include "qkv/layers/weights.h"

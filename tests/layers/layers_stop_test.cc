@@ -1,7 +1,5 @@
 // Products end where a scope asks them to stop: one question at least for so many multiply-adds on one thread as the
 // slowest target does in 50 ms.
-#include <numeric>
-
 #include "attention/attention_testing.h"
 #include "qkv/matmul.h"
 #include "qkv/target.h"

@@ -1,7 +1,5 @@
 // BERT and the other encoders against transformers (golden/bert and golden/encoders, made by make.py there), and
 // folders that break a rule: each is refused with one line that names the file, the field or tensor, and the rule.
-#include <fmt/format.h>
-
 #include "models/folder_tensors.h"
 #include "models/models_for_test.h"
 #include "qkv/models/text_encoder.h"

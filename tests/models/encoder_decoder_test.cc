@@ -3,8 +3,6 @@
 // gradients.
 #include "qkv/models/encoder_decoder.h"
 
-#include <fmt/format.h>
-
 #include "jacobian.h"
 #include "lab/models/recurrent_encoder_decoder.h"
 #include "lab/models/recurrent_family.h"

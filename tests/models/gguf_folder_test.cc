@@ -1,8 +1,6 @@
 // GGUF files as folders: the weights that transformers saved (golden/gguf/make_models.py), and what is refused.
 #include "models/gguf_folder.h"
 
-#include <nlohmann/json.hpp>
-
 #include "io/gguf_for_test.h"
 
 namespace qkv::test {

@@ -1,10 +1,6 @@
 // The configs of well-known models, by what matters in them: which open, as what, and why the others do not.
 #include "models/model_config.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "models/models_for_test.h"
 #include "qkv/models/language_model.h"
 #include "qkv/models/text_encoder.h"

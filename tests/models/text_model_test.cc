@@ -1,10 +1,6 @@
 // Heads of encoders against transformers (golden/heads, made by make.py there), and folders whose head is not the one.
 #include "qkv/models/text_model.h"
 
-#include <fmt/format.h>
-
-#include <functional>
-
 #include "models/models_for_test.h"
 
 namespace qkv::test {

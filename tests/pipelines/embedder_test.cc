@@ -4,12 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <functional>
-#include <nlohmann/json.hpp>
-#include <numeric>
-#include <optional>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "pipelines/refusals.h"

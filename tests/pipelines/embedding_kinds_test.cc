@@ -1,10 +1,5 @@
 // Sparse embeddings, vectors of tokens and vectors that are cut short beside sentence-transformers (golden/embeddings,
 // made by make.py there).
-#include <filesystem>
-#include <limits>
-#include <nlohmann/json.hpp>
-#include <set>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "pipelines/refusals.h"

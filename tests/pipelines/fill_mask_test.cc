@@ -1,9 +1,6 @@
 // Masked words against transformers' pipeline (golden/fill, made by make.py there).
 #include "qkv/pipelines/fill_mask.h"
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 
 namespace qkv::test {

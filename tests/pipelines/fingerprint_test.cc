@@ -1,10 +1,6 @@
 // Fingerprints: what must change them, and what must not; and what they promise.
 #include "qkv/pipelines/fingerprint.h"
 
-#include <filesystem>
-#include <functional>
-#include <nlohmann/json.hpp>
-
 #include "attention/attention_testing.h"
 #include "core/sha256.h"
 #include "io/files_for_test.h"

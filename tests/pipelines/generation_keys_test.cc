@@ -2,11 +2,6 @@
 // (tests/golden/translate/generation_keys.py), and what reading them does with values.
 #include "pipelines/generation_keys.h"
 
-#include <gtest/gtest.h>
-
-#include <map>
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 #include "io/json_edits_for_test.h"
 #include "pipelines/pipeline_folder.h"

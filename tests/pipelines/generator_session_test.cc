@@ -1,8 +1,6 @@
 // Sessions: texts that go on have the bits of texts that never stopped; whatever breaks a file is refused.
 #include "pipelines/generator_session.h"
 
-#include <cstring>
-
 #include "models/models_for_test.h"
 #include "qkv/pipelines/fingerprint.h"
 #include "qkv/pipelines/generator.h"

@@ -2,8 +2,6 @@
 // refusals.
 #include "qkv/pipelines/generator.h"
 
-#include <cstring>
-
 #include "models/gguf_folder.h"
 #include "models/models_for_test.h"
 

@@ -1,9 +1,6 @@
 // Folders of random encoders with a tokenizer, which several golden folders have heads for.
 #pragma once
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 

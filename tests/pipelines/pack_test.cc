@@ -3,10 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-
 #include "models/models_for_test.h"
 #include "models/panel_file.h"
 #include "qkv/pipelines/certify.h"

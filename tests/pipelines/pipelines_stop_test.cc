@@ -1,7 +1,5 @@
 // What users ask for by name ends wherever it is asked to stop: reading of folders, embedding, translating, looking at
 // pictures, explaining. Afterwards it gives what it gave before.
-#include <filesystem>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "qkv/explain/explain.h"

@@ -1,8 +1,6 @@
 // What refusals.json lists of a kind of folder: a file, what stands in it instead, and what is said of it.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 
 namespace qkv::test {

@@ -1,9 +1,6 @@
 // Scores of pairs against sentence-transformers (golden/rank, made by make.py there), and what its files say.
 #include "qkv/pipelines/reranker.h"
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "pipelines/refusals.h"
 
 namespace qkv::test {

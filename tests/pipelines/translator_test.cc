@@ -1,13 +1,6 @@
 // Translation by Marian and BART models, against what transformers generates (tests/golden/translate).
 #include "qkv/pipelines/translator.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 #include "pipelines/refusals.h"
 #include "qkv/error.h"

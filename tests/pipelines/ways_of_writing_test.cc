@@ -1,7 +1,4 @@
 // Twelve ways of cutting the work: the same bits, of models of random weights.
-#include <filesystem>
-#include <set>
-
 #include "core/share.h"
 #include "models/models_for_test.h"
 #include "qkv/pipelines/certify.h"

@@ -1,14 +1,6 @@
 // The product of two tiles, bit for bit as its documentation says.
 #include "simd/amx_tiles.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <vector>
-
 #include "qkv/dtype.h"
 #include "qkv/random.h"
 #include "simd/tile_emulation.h"

@@ -1,9 +1,5 @@
 // Products of pairs of bf16: the instruction of AVX512-BF16 as its documentation says, bit for bit, and what takes its
 // place, which gives the same bits wherever it is taken.
-#include <bit>
-#include <cmath>
-#include <cstdint>
-
 #include "attention/attention_testing.h"
 #include "simd/pair_emulation.h"
 

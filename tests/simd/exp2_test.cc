@@ -1,6 +1,4 @@
 // 2^x over vectors, on each target: about 1 ULP from the exact value, and exact where softmax relies on it.
-#include <cstdint>
-
 #include "attention/attention_testing.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -28,8 +26,6 @@ void exp2_doubles(const double* x, double* y, std::int64_t count) { exp2_all(x, 
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-
-#include <bit>
 
 namespace qkv {
 namespace {

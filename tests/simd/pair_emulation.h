@@ -1,13 +1,6 @@
 // What the instruction of AVX512-BF16 makes of a pair, one number at a time.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <cstdint>
-#include <span>
-
 namespace qkv::testing {
 
 struct Pair {

@@ -1,11 +1,6 @@
 // A kernel cannot take more of its scratch than was planned.
 #include "simd/scratch.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <stdexcept>
-
 namespace qkv {
 namespace {
 

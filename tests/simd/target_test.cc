@@ -1,8 +1,6 @@
 // The targets: which ones there are, and that the one asked for is the one that runs.
 #include "qkv/target.h"
 
-#include <cstdlib>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "ops/matmul/matmul_panel.h"

@@ -1,9 +1,6 @@
 // What the instructions of AMX do, one number at a time, for a thread whose tiles it keeps.
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-
 #include "simd/pair_emulation.h"
 
 // Whoever emulates tiles has fused multiply-adds: without a call of a library each, and in vectors, the tests take a

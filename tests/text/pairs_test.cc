@@ -1,7 +1,5 @@
 // Pairs of texts against tokenizers (golden/tokenizer/pairs.json and windows.json, made by make_pairs.py), and what is
 // refused.
-#include <nlohmann/json.hpp>
-
 #include "qkv/text/tokenizer.h"
 #include "text/tokenizer_files.h"
 

@@ -1,11 +1,6 @@
 // Sentences: by hand, and of texts put together from sentences that are known.
 #include "text/sentences.h"
 
-#include <gtest/gtest.h>
-
-#include <sstream>
-#include <string>
-
 #include "qkv/random.h"
 
 namespace qkv::text {

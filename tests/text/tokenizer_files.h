@@ -1,8 +1,6 @@
 // Files that the tokenizer tests share.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 
 namespace qkv {

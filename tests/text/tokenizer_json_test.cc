@@ -1,6 +1,4 @@
 // Each rule of tokenizer.json, broken once; and what a vocabulary of XLM-RoBERTa's size takes while it is read.
-#include <fmt/format.h>
-
 #include "io/json_edits_for_test.h"
 #include "memory_for_test.h"
 #include "qkv/text/tokenizer.h"

@@ -2,8 +2,6 @@
 // (golden/tokenizer/make.py and make_schemes.py); those of Marian folders (make_marian.py), and what is refused.
 #include "qkv/text/tokenizer.h"
 
-#include <fmt/format.h>
-
 #include "text/stages/unicode.h"
 #include "text/tokenizer_files.h"
 #include "text/tokenizer_parts.h"

@@ -2,8 +2,6 @@
 // of BERT's; merges as they are learned, and a vocabulary of our own, whose file the reference reads (make_schemes.py).
 #include "text/stages/vocabulary.h"
 
-#include <numeric>
-
 #include "qkv/random.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"

@@ -2,11 +2,6 @@
 // weights it ends with.
 #include "train/checkpoints.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "io/files_for_test.h"
 #include "train/config/run_identity.h"
 #include "train/validation.h"

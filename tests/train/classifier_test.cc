@@ -1,10 +1,5 @@
 // Training classifiers of pictures, another kind of example than pairs, validated by accuracy: what is read, how
 // examples are made, that it learns and resumes, what it refuses.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <filesystem>
-
 #include "io/files_for_test.h"
 #include "qkv/error.h"
 #include "qkv/files.h"

@@ -1,8 +1,6 @@
 // A training of a language model that takes a second: numbers in words.
 #pragma once
 
-#include <string>
-
 #include "qkv/train/train_translator.h"
 
 namespace qkv::test {

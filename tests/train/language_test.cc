@@ -1,13 +1,5 @@
 // Training language models: the losses and gradients of torch (tests/golden/language_training), texts as documents,
 // that it learns and resumes, what its folder is, what it refuses.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <filesystem>
-#include <numbers>
-
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 #include "qkv/models/language_model.h"

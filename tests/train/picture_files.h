@@ -1,8 +1,6 @@
 // Pictures that a small Vision Transformer tells apart in a second: stripes across and stripes down, in gray.
 #pragma once
 
-#include <string>
-
 #include "qkv/random.h"
 
 namespace qkv::test {

@@ -1,8 +1,4 @@
 // Folders of PNG and JPEG files, one for each class, as data to train on.
-#include <gtest/gtest.h>
-
-#include <filesystem>
-
 #include "core/share.h"
 #include "io/files_for_test.h"
 #include "train/data/labelled_pictures.h"

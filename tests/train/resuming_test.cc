@@ -1,11 +1,5 @@
 // Every key of a config, changed beside the checkpoints of a finished training: which make it another training, which
 // need --change, and which resume (docs/semantics.md).
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 #include "lab/models/recurrent_family.h"
 #include "qkv/train/train_classifier.h"

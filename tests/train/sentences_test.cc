@@ -1,10 +1,5 @@
 // Training encoders on pairs that belong together: the losses and weights of torch (tests/golden/sentence_training), in
 // chunks or not; that it learns and resumes, and that its folder embeds.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 #include "qkv/models/sentence_encoder.h"

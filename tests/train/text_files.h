@@ -1,12 +1,6 @@
 // Fine-tunings that take a second: whether a text has an even number of words; and which words belong together.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
-#include <filesystem>
-#include <nlohmann/json.hpp>
-#include <string>
-
 #include "qkv/files.h"
 #include "qkv/train/train_translator.h"
 

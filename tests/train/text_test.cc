@@ -1,12 +1,5 @@
 // Fine-tuning encoders: the losses and weights of torch (tests/golden/text_training), files of labelled texts, that it
 // learns and resumes, what its folder is, what it refuses.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <filesystem>
-
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 #include "qkv/models/text_model.h"

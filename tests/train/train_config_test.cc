@@ -3,12 +3,6 @@
 // interruption with the same bits, and its folder opens again, translates and, of the latter, is explained.
 #include "train/config/train_config.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-
 #include "io/files_for_test.h"
 #include "lab/models/recurrent_family.h"
 #include "qkv/explain/explain_model.h"

@@ -1,12 +1,6 @@
 // From pairs and a config to a folder that opens again.
 #include "qkv/train/train_translator.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <map>
-
 #include "io/files_for_test.h"
 #include "qkv/files.h"
 #include "qkv/models/transformer_encoder_decoder.h"

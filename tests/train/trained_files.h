@@ -1,11 +1,6 @@
 // Trainings by train_files() in a folder of their own.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <initializer_list>
-#include <string>
-
 #include "io/files_for_test.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"

@@ -1,11 +1,7 @@
 // The loop on a model of a hundred weights: it learns, it stops when it should, and nothing that interrupts it shows in
 // what comes out.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
-
-#include <functional>
-#include <set>
 
 #include "io/files_for_test.h"
 #include "qkv/threads.h"

@@ -1,12 +1,5 @@
 // What the loop is made of: pairs as examples and their batches; Adam against its formulas in double precision, its
 // rate by hand, the norm of gradients against a plain sum; the log, line by line, and the picture of its losses.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "io/files_for_test.h"
 #include "qkv/random.h"
 #include "qkv/threads.h"

@@ -1,8 +1,6 @@
 // A training that takes a second: a few words of two made-up languages.
 #pragma once
 
-#include <string>
-
 #include "qkv/train/train_translator.h"
 
 namespace qkv::test {

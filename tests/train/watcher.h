@@ -2,14 +2,6 @@
 // messages, and a model of a hundred weights.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <functional>
-#include <stop_token>
-#include <string>
-#include <vector>
-
 #include "io/files_for_test.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/random.h"

@@ -1,5 +1,4 @@
 // What a mask hides has gradients of exactly zero, and reaches no other gradient, whatever it holds.
-
 #include "attention/backward/attention_backward_testing.h"
 #include "reference/attention.h"
 

@@ -1,6 +1,4 @@
 // What the passes of derivatives refuse before any work.
-#include <functional>
-
 #include "attention/tangent/attention_tangents_testing.h"
 #include "io/files_for_test.h"
 

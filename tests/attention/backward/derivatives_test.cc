@@ -1,6 +1,4 @@
 // The passes of derivatives: how they agree with each other, their bits, what masks hide, and what may be left out.
-#include <numeric>
-
 #include "attention/tangent/attention_tangents_testing.h"
 #include "jacobian.h"
 

@@ -1,9 +1,6 @@
 // Outputs that share elements with inputs or with each other are refused; slices of one array may interleave.
 #include "attention/call/apart.h"
 
-#include <functional>
-#include <set>
-
 #include "attention/tangent/attention_tangents_testing.h"
 
 namespace qkv {

@@ -1,6 +1,4 @@
 // Every rule of attention.h, broken once: std::invalid_argument with the sizes in it, before any output is touched.
-#include <functional>
-
 #include "attention/attention_testing.h"
 
 namespace qkv {

@@ -1,7 +1,5 @@
 // Forms of a call by hand, beside the relations of same_bits_test.cc: pages, dimensions before the heads, 16 bits, kept
 // documents, and integers that change while a call runs.
-#include <cstring>
-
 #include "attention/attention_testing.h"
 
 namespace qkv {

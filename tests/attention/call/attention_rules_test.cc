@@ -1,9 +1,6 @@
 // Rules of a call by hand: when it compiles its boolean mask, what masks and functions see, how its memory is counted.
 #include "attention/call/attention_rules.h"
 
-#include <cstdio>
-#include <stdexcept>
-
 #include "attention/attention_testing.h"
 #include "attention/call/attention_call.h"
 #include "attention/call/memory_count.h"

@@ -1,7 +1,5 @@
 // How soon a call ends that was told to: every pass asks the stop token once per tile at least, which is counted; and
 // none does more than the tile it is in, which a user's mask function sees. Time is no part of it.
-#include <stop_token>
-
 #include "attention/attention_testing.h"
 #include "attention/options/compiled_mask.h"
 #include "core/stop.h"

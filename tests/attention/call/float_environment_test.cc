@@ -3,7 +3,6 @@
 #include "core/float_environment.h"
 
 #include <cfenv>
-#include <optional>
 
 #include "attention/tangent/attention_tangents_testing.h"
 #include "qkv/files.h"

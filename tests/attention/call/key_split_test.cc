@@ -2,8 +2,6 @@
 // order. That no bit changes is a relation of same_bits_test.cc.
 #include "attention/call/key_split.h"
 
-#include <atomic>
-
 #include "attention/attention_testing.h"
 #include "qkv/attention/attention_plan.h"
 

@@ -1,6 +1,5 @@
 // How far the kernel may be from the double reference: never more than twice as far as plain loops in float, never
 // beyond an absolute cap, and 16-bit results within a unit in the last place of the exact ones.
-
 #include "attention/attention_testing.h"
 #include "attention/plain_float.h"
 #include "reference/attention.h"

@@ -1,6 +1,4 @@
 // Sinks, dropout and merged parts by arithmetic, beside the random grid.
-#include <algorithm>
-
 #include "attention/backward/attention_backward_testing.h"
 
 namespace qkv {

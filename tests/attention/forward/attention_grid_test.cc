@@ -1,6 +1,5 @@
 // Random calls against the double reference: every option in combination, on every target in turn. A failure names its
 // seed; QKV_GRID_SEED=seed with --gtest_filter=AttentionGrid.Replay runs that one again.
-
 #include "attention/attention_expectation.h"
 
 namespace qkv {

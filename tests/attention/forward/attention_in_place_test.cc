@@ -2,8 +2,6 @@
 // heads folded into one block, single queries, ragged.
 #include "attention/forward/attention_in_place.h"
 
-#include <fmt/format.h>
-
 #include "attention/attention_testing.h"
 #include "qkv/layers/sequences.h"
 

@@ -2,10 +2,6 @@
 // why a call is slower. A new option does not compile here until somebody has decided whether it belongs to them.
 #include "qkv/attention/attention_plan.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 

@@ -1,8 +1,6 @@
 // The cache against a model of it that copies everything: keys in one piece, and attention over them.
 #include "qkv/attention/key_value_cache.h"
 
-#include <algorithm>
-
 #include "attention/attention_testing.h"
 
 namespace qkv {

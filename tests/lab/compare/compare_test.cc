@@ -1,11 +1,6 @@
 // compare(): the same numbers on any number of threads and after an interruption, what it refuses, and its files.
 #include "lab/compare/compare.h"
 
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 #include "lab/compare/run.h"
 #include "qkv/threads.h"

@@ -1,9 +1,4 @@
 // What is measured of models: how far they see, gradients at their inputs, memory, and how numbers grow.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <memory>
-
 #include "lab/compare/catalog.h"
 #include "lab/compare/cost.h"
 #include "lab/compare/measurable.h"

@@ -1,9 +1,4 @@
 // Models of all kinds: gradients, reading token by token, sizes, and what is counted of their layers, by hand.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-
 #include "lab/compare/catalog.h"
 #include "lab/compare/pair_tasks.h"
 #include "lab/compare/perturbed.h"

@@ -1,8 +1,6 @@
 // The slope of a model's loss along one of its numbers.
 #pragma once
 
-#include <string>
-
 #include "lab/models/sequence_model.h"
 
 namespace qkv::comparison {

@@ -1,10 +1,4 @@
 // What must come out of the whole comparison: the one in the folder that QKV_COMPARISON names, or a new one.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdlib>
-#include <nlohmann/json.hpp>
-
 #include "io/files_for_test.h"
 #include "lab/compare/compare.h"
 

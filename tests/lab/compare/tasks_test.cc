@@ -1,10 +1,4 @@
 // Examples of the tasks: what is asked is what was said.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <map>
-#include <set>
-
 #include "io/files_for_test.h"
 #include "lab/compare/pair_tasks.h"
 #include "lab/compare/sequence_tasks.h"

@@ -2,8 +2,6 @@
 // rotations back and forth.
 #include "qkv/layers/positions.h"
 
-#include <numbers>
-
 #include "attention/attention_testing.h"
 
 namespace qkv {

@@ -1,7 +1,4 @@
 // Parity with torch.nn.MultiheadAttention: tests/golden/multi_head_attention.
-#include <algorithm>
-#include <sstream>
-
 #include "layers/golden_file.h"
 #include "qkv/layers/multi_head_attention.h"
 #include "qkv/layers/torch_masks.h"

@@ -1,6 +1,5 @@
 // Every option of a Transformer layer against plain loops in double, and token by token against the whole; stacks of
 // other systems (tests/golden/layer_options); refusals. Gradients: every_layer_test.
-
 #include "io/files_for_test.h"
 #include "layers/asked_layer.h"
 #include "layers/golden_file.h"

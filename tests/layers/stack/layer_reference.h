@@ -2,15 +2,6 @@
 // the formulas of these options.
 #pragma once
 
-#include <cmath>
-#include <functional>
-#include <limits>
-#include <map>
-#include <numbers>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "qkv/layers/transformer_layer.h"
 
 namespace qkv::testing {

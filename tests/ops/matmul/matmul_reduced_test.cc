@@ -1,8 +1,5 @@
 // Products of reduced precision: the sums of TDPBF16PS, on every target and by emulated tiles, and those of VDPBF16PS,
 // both written down anew from their documentation.
-#include <algorithm>
-#include <cmath>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "ops/matmul/tiled_panel.h"

@@ -1,8 +1,4 @@
 // Weights kept in fewer bits: the products are those of the rounded weights, to the last bit.
-#include <cstring>
-#include <numeric>
-#include <span>
-
 #include "attention/attention_testing.h"
 #include "qkv/matmul.h"
 

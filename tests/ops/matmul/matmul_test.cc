@@ -1,8 +1,6 @@
 // matmul against a plain double loop, on every target that this machine has.
 #include "qkv/matmul.h"
 
-#include <fmt/format.h>
-
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
 #include "ops/matmul/matmul_columns.h"

@@ -1,6 +1,4 @@
 // Activations against the C library in double, over a table of ranges.
-#include <numbers>
-
 #include "attention/attention_testing.h"
 #include "ops/rowwise/row_kernels.h"
 
