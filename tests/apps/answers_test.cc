@@ -14,6 +14,8 @@ struct OfACommand {
   std::vector<Answer> answers{};
 };
 
+constexpr std::size_t kLines = 20;  // of a test at most: processes share a long list
+
 struct Listed {
   std::vector<std::pair<std::string, std::string>> files{};
   std::vector<OfACommand> commands{};
@@ -40,6 +42,8 @@ Listed read_list() {
     const std::string endings = open < arrow ? row.substr(open + 1, row.rfind(')', arrow) - open - 1) : " ";
     std::istringstream rest(endings);
     for (std::string ending; std::getline(rest, ending, '|');) {
+      const OfACommand& last = all.commands.back();
+      if (last.answers.size() == kLines) all.commands.push_back({.name = last.name + "_", .before = last.before});
       all.commands.back().answers.push_back({answer.line + ending, answer.code, answer.words});
     }
   }

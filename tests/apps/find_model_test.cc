@@ -6,11 +6,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kModel = QKV_SOURCE_DIR "/models/en-es", kWelcome = " 'You are welcome'";
+const std::string kModel = QKV_TEST_DATA "/golden/translate/bart_text", kWelcome = " 'You are welcome'";
 
 class FindModel : public ::testing::Test {
  protected:
-  // A shipped model, as `name` in the folder.
+  // A small model, as `name` in the folder.
   void link_model(const std::string& name, const std::string& model = kModel) {
     fs::create_directories(fs::path(folder_ / name).parent_path());
     fs::create_symlink(model, folder_ / name);
@@ -111,7 +111,7 @@ TEST_F(Places, BesideTheProgramOrOfTheEnvironment) {
 }
 
 TEST_F(Places, TheModelThatWritesIsAnother) {
-  const std::string verses = QKV_SOURCE_DIR "/models/verses", begin = " --greedy --max-new-tokens 3 'In the'";
+  const std::string verses = QKV_TEST_DATA "/golden/language/gpt2", begin = " --greedy --max-new-tokens 3 'In the'";
   const std::string missing = "qkv generate: the model that writes verses is not there: ",
                     advice = "; name a model's folder by --model or QKV_LANGUAGE_MODEL, or install qkv-verses\n4\n";
   const std::string text = run("qkv generate --model '" + verses + "'" + begin);

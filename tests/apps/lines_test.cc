@@ -1,12 +1,11 @@
 // Lines of standard input: what belongs to their text, and when they are answered.
-#include <fmt/format.h>
-
 #include "apps/running_program.h"
 
 namespace qkv::test {
 namespace {
 
-const std::string kEncode = "tokenizer encode --tokenizer @models/en-es/tokenizer.json ", kMark = "\xef\xbb\xbf";
+const std::string kOfSmall = " --model @tests/golden/translate/bart_text ", kMark = "\xef\xbb\xbf";
+const std::string kEncode = "tokenizer encode --tokenizer @tests/golden/translate/bart_text/tokenizer.json ";
 const std::string kAnswerIds = "translate --model @tests/golden/translate/relu --ids ";
 
 std::string encode(const std::string& text, const std::string& option = "") {
@@ -36,25 +35,26 @@ TEST(Lines, BytesThatAreNotUtf8AreRefusedAfterTheAnswersBefore) {
 TEST(Lines, AreReadTheSameByTranslate) {
   const Surroundings around{.input = kMark + "You are\u00a0welcome\r\nThank you\n\xff\n"};
   const std::string said = "qkv translate: line 3: byte 1 (0xff) is not UTF-8, which texts must be\n";
-  EXPECT_EQ(run_program("translate", around), (Outcome{3, "De nada\nGracias\n", said}));
-  succeed("translate --replace-invalid", around);
+  EXPECT_EQ(run_program("translate" + kOfSmall, around), (Outcome{3, "De nada\nGracias\n", said}));
+  succeed("translate" + kOfSmall + "--replace-invalid", around);
 }
 
 // Whatever door a text comes through.
 TEST(Lines, AreReadTheSameFromTheCommandLine) {
   const std::string text = kMark + "You are\u00a0welcome\r";
-  EXPECT_EQ(text_of("translate '" + text + "'"), "De nada\n");
-  EXPECT_EQ(text_of("explain --json --text '" + text + "'"), text_of("explain --json --text 'You are welcome'"));
-  EXPECT_EQ(text_of("translate --explain --json '" + text + "'"),
-            text_of("translate --explain --json 'You are welcome'"));
+  EXPECT_EQ(text_of("translate" + kOfSmall + "'" + text + "'"), "De nada\n");
+  EXPECT_EQ(text_of("explain" + kOfSmall + "--json --text '" + text + "'"),
+            text_of("explain" + kOfSmall + "--json --text 'You are welcome'"));
+  EXPECT_EQ(text_of("translate" + kOfSmall + "--explain --json '" + text + "'"),
+            text_of("translate" + kOfSmall + "--explain --json 'You are welcome'"));
   const std::string wrong = "byte 4 (0xe9) is not UTF-8, which texts must be";
-  expect_message(run_program("translate 'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
-  expect_message(run_program("translate --explain 'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
-  expect_message(run_program("explain --text 'caf\xe9'"), 2, "qkv explain", "--text: " + wrong);
-  EXPECT_EQ(run_program("translate --replace-invalid 'caf\xe9'"),
-            run_program("translate --replace-invalid", {.input = "caf\xe9\n"}));
-  EXPECT_EQ(text_of("translate '   '"), "\n");
-  EXPECT_EQ(text_of("translate", {.input = "   \n \t\n\u3000\n"}), "\n\n\n");
+  expect_message(run_program("translate" + kOfSmall + "'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
+  expect_message(run_program("translate" + kOfSmall + "--explain 'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
+  expect_message(run_program("explain" + kOfSmall + "--text 'caf\xe9'"), 2, "qkv explain", "--text: " + wrong);
+  EXPECT_EQ(run_program("translate" + kOfSmall + "--replace-invalid 'caf\xe9'"),
+            run_program("translate" + kOfSmall + "--replace-invalid", {.input = "caf\xe9\n"}));
+  EXPECT_EQ(text_of("translate" + kOfSmall + "'   '"), "\n");
+  EXPECT_EQ(text_of("translate" + kOfSmall, {.input = "   \n \t\n\u3000\n"}), "\n\n\n");
 }
 
 TEST(Lines, TokenizersLearnFromTheSameTexts) {
