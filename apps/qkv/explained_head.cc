@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "inputs/head_options.h"
 #include "notes.h"
 #include "qkv/explain/token_measures.h"
 #include "qkv/pipelines/fingerprint.h"
@@ -14,12 +13,13 @@
 
 namespace qkv::app {
 
-void ExplainedHead::print(const TextPipeline& model, const JudgedText& text, bool json) {
+void ExplainedHead::print(const TextPipeline& model, const JudgedText& whole, bool json) {
+  const JudgedText text = left_out.given() ? whole.without(left_out.of(whole.attentions())) : whole;
   const Attentions& all = text.attentions();
   const auto outputs = std::ssize(all.sequences[measured_sequence(all)].tokens);
   if (fingerprint.empty() && (json || report.wanted())) fingerprint = qkv::fingerprint(model, {.stop = interruption()});
   if (report.wanted()) {
-    reported_survey(text, {}, {}, report, fingerprint);
+    reported_survey(text, {}, keep, report, fingerprint);
     report.start = "view=token&of=1";  // behind the heads
   }
   for (std::int64_t i = 0; i < outputs; ++i) {
@@ -33,7 +33,13 @@ void ExplainedHead::print(const TextPipeline& model, const JudgedText& text, boo
 }
 
 std::vector<Option> explain_options(ExplainedHead& head, const char* help, const Rules& rules) {
-  return {{"--explain", flag(head.wanted), help, rules}, html_option(head.report, needs("--explain"))};
+  std::vector<Option> all = {{"--explain", flag(head.wanted), help, rules},
+                             html_option(head.report, needs("--explain"))};
+  for (const std::vector<Option>& more : {kept_head_options(head.keep, "LAYER.HEAD", needs("--html")),
+                                          left_out_options(head.left_out, needs("--explain"))}) {
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return all;
 }
 
 }  // namespace qkv::app

@@ -73,6 +73,35 @@ TEST(ExplainHead, OfEachCommand) {
                   {"tag --model @tests/golden/tags --explain", 2, "--explain"}});
 }
 
+// As --without-head and --keep of explain.
+TEST(ExplainHead, WithoutHeadsAndWithHeadsKept) {
+  const Folder folder;
+  const Surroundings texts{.input = "The cat sat.\n"};
+  const std::string rank = "rank --model @tests/golden/rank --query cats ", sentence = " 'The cat sat on the mat.'";
+  const Words commands = {rank, "classify --model @tests/golden/rank" + sentence,
+                          "fill --model @tests/golden/fill --text 'The [MASK] sat.'",
+                          "tag --model @tests/golden/tags" + sentence,
+                          "answer --model @tests/golden/answers --question 'Who sat?' --text" + sentence};
+  using Answers = std::vector<std::pair<std::string, std::string>>;
+  for (const std::string& command : commands) {
+    SCOPED_TRACE(command);
+    const auto run = [&](const std::string& options) { return folder.run(command + " " + options, texts); };
+    expect_words(run("--explain --without-head 1.0 --without-key sat").out, " without head 1.0 and key ");
+    const auto files = folder.files();
+    for (const auto& [options, words] :
+         Answers{{"--explain --without-head 9.0", "--without-head: there is no layer 9"},
+                 {"--explain --without-key fish", "--without-key: there is no token \"fish\""},
+                 {"--without-head 0.0", "--without-head requires --explain"},
+                 {"--explain --json --keep 0.0", "--keep requires --html"},
+                 {"--explain --html a.html --keep 0.9", "--keep: there is no head 9"},
+                 {"--explain --html a.html --keep-rows 1", "--keep-rows requires --keep"}}) {
+      expect_message(run(options), 2, "qkv " + words_of(command)[0], words);
+    }
+    EXPECT_TRUE(folder.files() == files);
+    EXPECT_EQ(run("--explain --html a.html --keep 1.1 --keep-rows 0").code, 0);
+  }
+}
+
 // What they print of good texts: answers.txt.
 TEST(HeadCommands, CountWhatTheyCutAndRefuseBytesThatAreNoText) {
   const Folder folder;

@@ -118,6 +118,48 @@ TEST(JudgedTexts, KnockOutAndGradientAreThoseOfTorch) {
   }
 }
 
+// torch hides a token from every query by the mask, too: the value falls by the knock-out.
+TEST(JudgedTexts, AreThoseOfTorchWithoutAKey) {
+  for (const Json& one : Json::parse(test::slurp(test::golden_file("judged.json")))) {
+    SCOPED_TRACE(one["name"]);
+    const Judged given(one);
+    for (std::size_t key = 0; key < one["ids"].size(); ++key) {
+      const JudgedText text = given.judged->without({.keys = {{static_cast<std::int64_t>(key), 0}}});
+      const std::vector<double> values = text.outcome({}).log_probabilities;
+      ASSERT_EQ(values.size(), one["outputs"].size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const Json& whole = one["outputs"][i];
+        EXPECT_NEAR(values[i], whole["value"].get<double>() - whole["knock_out"][key].get<double>(), kOfTorch) << key;
+      }
+    }
+  }
+}
+
+TEST(JudgedTexts, HaveNoGradientWhereSomethingIsLeftOut) {
+  const Reranker reranker = Reranker::load(kGolden + "rank");
+  const JudgedText whole(reranker, "cats", "The cat sat."),
+      text = whole.without({.keys = {{4, 0}}, .heads = {{.layer = 1, .head = 0}}});
+  EXPECT_EQ(text.outcome({}).log_probabilities,
+            whole.outcome({.keys = {{4, 0}}, .heads = {{.layer = 1, .head = 0}}}).log_probabilities);
+  const TokenMeasures found = measure_token(text, 0);
+  EXPECT_EQ(std::ranges::find(found.keys[0].by, Measure::gradient, &MeasuredBy::measure), found.keys[0].by.end());
+  EXPECT_EQ(values_by(found.keys[0].by, Measure::weight)[4], 0);
+  EXPECT_EQ(values_by(found.keys[0].by, Measure::knock_out)[4], 0);
+  const std::string shown = words_to_text(found);
+  test::expect_contains(shown, "score without head 1.0 and key 4, ");
+  EXPECT_EQ(shown.find("Gradient"), std::string::npos);
+  const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
+  const auto head = std::ranges::find(survey.heads, HeadIndex{.layer = 1, .head = 0}, &HeadSurvey::Entry::index);
+  for (std::int64_t i = 0; i < head->weights.element_count(); ++i) EXPECT_EQ(head->weights.data<double>()[i], 0);
+  const auto refused = [](const auto& make) { return test::message_of<std::invalid_argument>(make); };
+  test::expect_contains(refused([&] { whole.without({.heads = {{.layer = 9, .head = 0}}}); }), "there is no layer 9");
+  test::expect_contains(refused([&] { whole.without({.keys = {{99, 0}}}); }), "there is no key 99");
+  struct : Observer {
+    void receive(std::string_view, const TensorView&) override {}
+  } observer;
+  test::expect_contains(refused([&] { text.run_backward(0, observer); }), "leave nothing out");
+}
+
 // A word of two tokens is hidden whole, and has the sum of both gradients.
 TEST(JudgedTexts, WordsAreTheirTokensTogether) {
   const Reranker reranker = Reranker::load(kGolden + "rank");

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "qkv/api.h"
-#include "qkv/explain/encoded_text.h"
 #include "qkv/explain/explainable.h"
 #include "qkv/pipelines/fill_mask.h"
 #include "qkv/pipelines/question_answerer.h"
@@ -42,11 +41,16 @@ class QKV_API JudgedText : public Explainable {
   JudgedText(const QuestionAnswerer& model, const std::string& question, const std::string& context,
              std::stop_token stop = {});
 
+  /// The same outputs of a run that leaves these out, which no gradients are of. std::invalid_argument if they are not
+  /// there.
+  JudgedText without(LeftOut left_out) const;
+
   /// Those of the encoder, and the outputs.
   const Attentions& attentions() const override { return attentions_; }
   /// The encoder's.
-  void run(Observer& observer) const override { read_.run(observer); }
+  void run(Observer& observer) const override;
   Outcome outcome(const LeftOut& more) const override;
+  /// std::invalid_argument where something is left out.
   void run_backward(std::int64_t output, Observer& observer) const override;
 
  private:
@@ -60,13 +64,12 @@ class QKV_API JudgedText : public Explainable {
   Tensor logits(const LeftOut& more) const;
 
   const TextModel& model_;
-  EncodedText read_;
+  Attentions attentions_;
   TokenBatch tokens_;
   std::stop_token stop_;
   Form form_;
   std::vector<std::int64_t> rows_;  // tokens whose logits count
   std::vector<Output> outputs_;
-  Attentions attentions_;
 };
 
 }  // namespace qkv

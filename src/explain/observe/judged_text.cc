@@ -17,6 +17,7 @@
 #include "ops/rowwise/row_kernels.h"
 #include "pipelines/classes.h"
 #include "pipelines/text_batches.h"
+#include "qkv/explain/encoded_text.h"
 #include "qkv/layers/sequences.h"
 
 namespace qkv {
@@ -66,12 +67,11 @@ struct JudgedText::Given {
 
 JudgedText::JudgedText(const TextPipeline& model, Given given)
     : model_(model.model()),
-      read_(model.model().encoder(), given.encoding),
+      attentions_(EncodedText(model.model().encoder(), given.encoding).attentions()),
       tokens_(batch_of(given.encoding)),
       stop_(std::move(given.stop)),
       form_(given.form),
-      rows_(std::move(given.rows)),
-      attentions_(read_.attentions()) {
+      rows_(std::move(given.rows)) {
   const Tensor whole = logits({});
   outputs_ = given.outputs(whole);
   attentions_.input = std::move(given.input);
@@ -187,6 +187,18 @@ JudgedText::JudgedText(const QuestionAnswerer& model, const std::string& questio
         return given;
       }()) {}
 
+JudgedText JudgedText::without(LeftOut left_out) const {
+  check_left_out(attentions_, left_out);
+  JudgedText text = *this;
+  text.attentions_.left_out = std::move(left_out);
+  return text;
+}
+
+void JudgedText::run(Observer& observer) const {
+  const LeftOutMasks masks(attentions_);
+  model_.encoder().forward(tokens_, {.stop = stop_, .masks = masks.of(0)}, &observer);
+}
+
 Tensor JudgedText::logits(const LeftOut& more) const {
   const LeftOutMasks masks(attentions_, more);
   const TextEncoderOptions options{.stop = stop_, .masks = masks.of(0)};
@@ -218,6 +230,7 @@ Outcome JudgedText::outcome(const LeftOut& more) const {
 }
 
 void JudgedText::run_backward(std::int64_t output, Observer& observer) const {
+  check_whole(attentions_);
   const Tensor all = logits({});
   Tensor grad = Tensor::zeros(all.shape());  // of minus the number
   const auto& [name, row, column] = outputs_.at(static_cast<std::size_t>(output));

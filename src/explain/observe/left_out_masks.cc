@@ -49,6 +49,11 @@ void check_left_out(const Attentions& attentions, const LeftOut& left_out) {
   for (const HeadIndex& index : left_out.heads) check_head(attentions, index);
 }
 
+void check_whole(const Attentions& attentions) {
+  const auto& [keys, heads] = attentions.left_out;
+  require(keys.empty() && heads.empty(), "gradients are those of the whole model: leave nothing out");
+}
+
 double largest_entropy(const Attentions& attentions, std::size_t site) {
   const AttentionSite& own = attentions.sites[site];
   std::vector<std::int64_t> seen(static_cast<std::size_t>(keys_of(attentions, site)), 1);

@@ -16,6 +16,9 @@ void check_head(const Attentions& attentions, const HeadIndex& index);
 // std::invalid_argument if a head or a key is not there.
 void check_left_out(const Attentions& attentions, const LeftOut& left_out);
 
+// std::invalid_argument if anything is left out: gradients are those of the whole model.
+void check_whole(const Attentions& attentions);
+
 // The mean over the queries of the logarithm of how many keys each sees: the entropy of weights spread evenly.
 double largest_entropy(const Attentions& attentions, std::size_t site);
 

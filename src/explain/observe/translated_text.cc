@@ -132,8 +132,7 @@ Outcome TranslatedText::outcome(const LeftOut& more) const {
 }
 
 void TranslatedText::run_backward(std::int64_t written, Observer& observer) const {
-  const auto& [keys, heads] = attentions_.left_out;
-  require(keys.empty() && heads.empty(), "gradients are those of the whole model: leave nothing out");
+  check_whole(attentions_);
   translator_.observe_gradients(batch_, written, observer);
 }
 

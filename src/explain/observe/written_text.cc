@@ -142,8 +142,7 @@ Outcome WrittenText::outcome(const LeftOut& more) const {
 }
 
 void WrittenText::run_backward(std::int64_t written, Observer& observer) const {
-  const auto& [keys, heads] = attentions_.left_out;
-  require(keys.empty() && heads.empty(), "gradients are those of the whole model: leave nothing out");
+  check_whole(attentions_);
   model_.observe_gradients(read_, written + 1, target_[static_cast<std::size_t>(written)], observer);
 }
 

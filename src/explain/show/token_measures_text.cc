@@ -99,7 +99,8 @@ Section about_words(const TokenMeasures& measures) {
   const std::vector<std::string>& words = measures.attentions.sequences[measures.attentions.sites[0].keys].words.words;
   const TokenNames names(words);
   Block about, table;
-  about.lines = {plain(about_output(measures)), plain(kAboutGradient)};
+  about.lines = {plain(about_output(measures))};
+  if (measures.by_words.size() > 1) about.lines.push_back(plain(kAboutGradient));
   for (Line& line : about_cut(cut_of(measures.attentions))) about.lines.push_back(std::move(line));
   if (measures.by_words.empty()) return {0, "What it came from", {about}};
   const std::vector<double>& losses = measures.by_words.back().values;
@@ -166,7 +167,8 @@ Section about_measures(const TokenMeasures& measures) {
 }
 
 std::string output_title(const TokenMeasures& measures) {
-  return printable(measures.attentions.input + "  ->  ") + output_name(measures);
+  return printable(measures.attentions.input + "  ->  ") + output_name(measures) +
+         printable(without(measures.attentions));
 }
 
 }  // namespace
