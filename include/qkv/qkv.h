@@ -55,7 +55,7 @@ QKV_API void qkv_free(void* block);
 enum qkv_task {
   QKV_EMBED = 0,      ///< qkv_embed(): folders of sentence-transformers (pipelines/embedder.h)
   QKV_RANK = 1,       ///< qkv_rank(): cross-encoders with one label (pipelines/reranker.h)
-  QKV_CLASSIFY = 2,   ///< qkv_classify(): ForSequenceClassification (pipelines/text_classifier.h)
+  QKV_CLASSIFY = 2,   ///< qkv_classify(), qkv_classify_pair(): ForSequenceClassification
   QKV_FILL = 3,       ///< qkv_fill(): ForMaskedLM (pipelines/fill_mask.h)
   QKV_TRANSLATE = 4,  ///< qkv_translate(): Marian, BART, mBART (pipelines/translator.h)
   QKV_GENERATE = 5,   ///< qkv_generate(): decoder-only models, also as a GGUF file (pipelines/generator.h)
@@ -110,6 +110,11 @@ typedef struct qkv_label {
 /// The `top` (1 or more) most probable classes of a text, falling; `count`: how many there are, no more than the model
 /// has. Free `labels`, which holds their texts.
 QKV_API int qkv_classify(const qkv_model* model, const char* text, int64_t top, qkv_label** labels, int64_t* count);
+
+/// The same of two texts that are read as one sequence, as a model trained on pairs needs it; what exceeds the model's
+/// length is cut off the longer one first.
+QKV_API int qkv_classify_pair(const qkv_model* model, const char* text, const char* second, int64_t top,
+                              qkv_label** labels, int64_t* count);
 
 /// How tokens become what is found (pipelines/tagger.h). All but QKV_TOKENS join neighbours of one label.
 enum qkv_aggregation {

@@ -81,6 +81,21 @@ Part* block_of_parts(const std::vector<Found>& found, std::string Found::* text)
       });
 }
 
+// `read` checks the text or the pair.
+template <class Read>
+int classify(const char* subject, const qkv_model* model, const Read& read, std::int64_t top, qkv_label** labels,
+             std::int64_t* count) {
+  return answer([&] {
+    qkv_label*& result = cleared(labels, subject, "labels");
+    std::int64_t& classes = given(count, subject, "count");
+    const TextClassifier& classifier = opened_for<QKV_CLASSIFY>(model, subject);
+    const TextOrPair own = read();
+    const auto found = classifier.classify(std::span(&own, 1), top).front();
+    result = block_of(found);
+    classes = std::ssize(found);
+  });
+}
+
 GeneratorOptions options_of(const qkv_generate_options& given_options) {
   constexpr const char* kSubject = "qkv_generate";
   refuse_unless(given_options.max_new_tokens >= 0, kSubject, "max_new_tokens is {}", given_options.max_new_tokens);
@@ -188,14 +203,14 @@ int qkv_rank(const qkv_model* model, const char* query, const char* const* texts
 
 int qkv_classify(const qkv_model* model, const char* text, int64_t top, qkv_label** labels, int64_t* count) {
   constexpr const char* kSubject = "qkv_classify";
-  return answer([&] {
-    qkv_label*& result = cleared(labels, kSubject, "labels");
-    std::int64_t& classes = given(count, kSubject, "count");
-    const TextClassifier& classifier = opened_for<QKV_CLASSIFY>(model, kSubject);
-    const auto found = classifier.classify(text_of(text, kSubject, "text"), top);
-    result = block_of(found);
-    classes = std::ssize(found);
-  });
+  return classify(kSubject, model, [&] { return TextOrPair{text_of(text, kSubject, "text")}; }, top, labels, count);
+}
+
+int qkv_classify_pair(const qkv_model* model, const char* text, const char* second, int64_t top, qkv_label** labels,
+                      int64_t* count) {
+  constexpr const char* kSubject = "qkv_classify_pair";
+  const auto pair = [&] { return TextOrPair{text_of(text, kSubject, "text"), text_of(second, kSubject, "second")}; };
+  return classify(kSubject, model, pair, top, labels, count);
 }
 
 int qkv_tag(const qkv_model* model, const char* text, int aggregation, qkv_tagged** found, int64_t* count) {

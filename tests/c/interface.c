@@ -79,6 +79,8 @@ int (*const dim)(const qkv_model*, int64_t*) = qkv_dim;
 int (*const embed)(const qkv_model*, const char* const*, int64_t, const char*, float*, int64_t) = qkv_embed;
 int (*const rank)(const qkv_model*, const char*, const char* const*, int64_t, float*, int64_t*) = qkv_rank;
 int (*const classify)(const qkv_model*, const char*, int64_t, qkv_label**, int64_t*) = qkv_classify;
+int (*const classify_pair)(const qkv_model*, const char*, const char*, int64_t, qkv_label**,
+                           int64_t*) = qkv_classify_pair;
 int (*const tag)(const qkv_model*, const char*, int, qkv_tagged**, int64_t*) = qkv_tag;
 int (*const reply)(const qkv_model*, const char*, const char*, int64_t, qkv_answered**, int64_t*) = qkv_answer;
 int (*const fill)(const qkv_model*, const char*, int64_t, qkv_label**, int64_t*, int64_t*) = qkv_fill;

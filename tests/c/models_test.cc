@@ -46,6 +46,23 @@ TEST(CModels, RankAsSentenceTransformers) {
   EXPECT_EQ(qkv_rank(model.get(), "a", nullptr, 0, nullptr, nullptr), QKV_OK);
 }
 
+// Of one label the probability is the sigmoid, as the score of a rank is.
+TEST(CModels, ClassifyPairsAsSentenceTransformers) {
+  const CModel model("rank", QKV_CLASSIFY);
+  for (const json& each : golden_json("rank/expected.json")) {
+    const std::string query = each["query"];
+    for (std::size_t i = 0; i < each["texts"].size(); ++i) {
+      const std::string text = each["texts"][i];
+      qkv_label* labels = nullptr;
+      std::int64_t count = 0;
+      ASSERT_EQ(qkv_classify_pair(model.get(), query.c_str(), text.c_str(), 1, &labels, &count), QKV_OK);
+      ASSERT_EQ(count, 1);
+      EXPECT_NEAR(labels[0].probability, each["sigmoid"][i].get<double>(), 1e-5);
+      qkv_free(labels);
+    }
+  }
+}
+
 TEST(CModels, FillAsTransformers) {
   const CModel model("fill", QKV_FILL);
   for (const json& row : golden_json("fill/expected.json")) {
