@@ -32,7 +32,8 @@ static_assert(std::size(kTasks) == std::variant_size_v<decltype(qkv_model::is)>)
 
 constexpr WeightStorage kStorages[] = {WeightStorage::full,    WeightStorage::bf16,
                                        WeightStorage::int8,    WeightStorage::int8_groups,
-                                       WeightStorage::reduced, WeightStorage::reduced_pairs};
+                                       WeightStorage::reduced, WeightStorage::reduced_pairs,
+                                       WeightStorage::q8,      WeightStorage::q4};
 
 template <int task>
 const auto& opened_for(const qkv_model* model, const char* subject) {

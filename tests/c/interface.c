@@ -13,7 +13,7 @@ SAME(status,
 SAME(task, QKV_EMBED == 0 && QKV_RANK == 1 && QKV_CLASSIFY == 2 && QKV_FILL == 3 && QKV_TRANSLATE == 4 &&
                QKV_GENERATE == 5 && QKV_TAG == 6 && QKV_ANSWER == 7);
 SAME(storage, QKV_STORE_F32 == 0 && QKV_STORE_BF16 == 1 && QKV_STORE_INT8 == 2 && QKV_STORE_INT8_GROUPS == 3 &&
-                  QKV_STORE_REDUCED == 4 && QKV_STORE_REDUCED_PAIRS == 5);
+                  QKV_STORE_REDUCED == 4 && QKV_STORE_REDUCED_PAIRS == 5 && QKV_STORE_Q8 == 6 && QKV_STORE_Q4 == 7);
 SAME(form, QKV_TEXT == 0 && QKV_RAW == 1 && QKV_CHAT == 2);
 SAME(choice, QKV_AS_FOLDER == 0 && QKV_GREEDY == 1 && QKV_SAMPLE == 2);
 SAME(type, QKV_FLOAT32 == 0 && QKV_FLOAT64 == 1 && QKV_BFLOAT16 == 2 && QKV_FLOAT16 == 3 && QKV_UINT8 == 4 &&

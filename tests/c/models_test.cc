@@ -247,6 +247,27 @@ TEST(CModels, KeepWeightsInEveryStorage) {
   }
 }
 
+// With the bits of what they are widened to, which is what f32 keeps.
+TEST(CModels, WriteWithTheBlocksOfAGgufFile) {
+  const std::string file = golden_folder("gguf/blocks.gguf");
+  std::vector<std::string> texts;
+  for (const int storage : {QKV_STORE_F32, QKV_STORE_Q8, QKV_STORE_Q4}) {
+    qkv_model* model = nullptr;
+    ASSERT_EQ(qkv_open(file.c_str(), QKV_GENERATE, storage, &model), QKV_OK) << qkv_message();
+    char *text = nullptr, *fingerprint_text = nullptr;
+    qkv_generate_options options{};
+    options.choice = QKV_GREEDY;
+    options.max_new_tokens = 8;
+    ASSERT_EQ(qkv_generate(model, "The cat", &options, &text), QKV_OK) << qkv_message();
+    texts.push_back(taken(text));
+    ASSERT_EQ(qkv_fingerprint(model, &fingerprint_text), QKV_OK) << qkv_message();
+    const char* const word = storage == QKV_STORE_F32 ? "-f32-" : storage == QKV_STORE_Q8 ? "-q8-" : "-q4-";
+    EXPECT_NE(taken(fingerprint_text).find(word), std::string::npos);
+    qkv_close(model);
+  }
+  EXPECT_EQ(texts, std::vector(3, texts[0]));
+}
+
 TEST(CModels, HaveFingerprints) {
   std::vector<std::string> all;
   for (const auto& [name, task] : {std::pair("encoders/roberta", QKV_EMBED),
