@@ -108,7 +108,8 @@ class GgufFile::Cursor {
     return value;
   }
   std::string string(std::string_view part, std::uint64_t longest = std::numeric_limits<std::uint64_t>::max()) {
-    const auto size = number<std::uint64_t>(fmt::format("the length of {}", part));
+    if (remaining() < sizeof(std::uint64_t)) need(sizeof(std::uint64_t), fmt::format("the length of {}", part));
+    const auto size = number<std::uint64_t>(part);
     if (size > longest) refuse(fmt::format("{} of {} bytes exceeds the limit of {}", part, size, longest));
     need(size, part);
     std::string text(static_cast<std::size_t>(size), '\0');

@@ -81,21 +81,32 @@ class JsonTape::Builder : public JsonEvents {
     piece += text;
     return true;
   }
+  // The first eight of a text: unless they are equal, they say which of two comes first.
+  static std::uint64_t first_bytes(std::string_view text) {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < sizeof bytes; ++i) {
+      bytes = bytes << 8 | (i < text.size() ? static_cast<unsigned char>(text[i]) : 0u);
+    }
+    return bytes;
+  }
   // Of the innermost object, which ends here.
   void sort_keys() {
     const Index object = open_.back();
-    const auto begin = tape_.keys_.size();
-    for (Index at = object + 1; at < tape_.values_.size(); at = tape_.next(at + 1)) tape_.keys_.push_back(at);
-    const auto first = tape_.keys_.begin() + static_cast<std::ptrdiff_t>(begin);
+    std::vector<std::pair<std::uint64_t, Index>> sorted;
+    sorted.reserve(tape_.values_[object].size);
+    for (Index at = object + 1; at < tape_.values_.size(); at = tape_.next(at + 1)) {
+      sorted.emplace_back(first_bytes(tape_.string(at)), at);
+    }
     StopTurns turns;
-    const auto text = [&](Index at) {
+    std::ranges::sort(sorted, [&](const auto& a, const auto& b) {
       turns.next();
-      return tape_.string(at);
-    };
-    std::ranges::sort(first, tape_.keys_.end(), {}, text);
-    const auto same = std::ranges::adjacent_find(first, tape_.keys_.end(), {}, text);
-    if (same != tape_.keys_.end()) refuse(fmt::format("key {} appears twice", quote(text(*same))));
-    tape_.values_[object].bits = std::uint64_t{begin} << kEndBits;
+      return a.first != b.first ? a.first < b.first : tape_.string(a.second) < tape_.string(b.second);
+    });
+    const auto same = std::ranges::adjacent_find(
+        sorted, {}, [&](const auto& key) { return std::pair(key.first, tape_.string(key.second)); });
+    if (same != sorted.end()) refuse(fmt::format("key {} appears twice", quote(tape_.string(same->second))));
+    tape_.values_[object].bits = std::uint64_t{tape_.keys_.size()} << kEndBits;
+    for (const auto& [bytes, at] : sorted) tape_.keys_.push_back(at);
   }
   std::string why_not(std::string_view kind) const override { return fmt::format("{} is not allowed", kind); }
 

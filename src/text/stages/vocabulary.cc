@@ -20,7 +20,7 @@ Vocabulary::Vocabulary(std::vector<Entry> entries) : entries_(std::move(entries)
     turns.next();
     return entry.token;
   };
-  std::ranges::sort(entries_, {}, token);
+  if (!std::ranges::is_sorted(entries_, {}, token)) std::ranges::sort(entries_, {}, token);
   const auto same_token = std::ranges::adjacent_find(entries_, {}, &Entry::token);
   if (same_token != entries_.end()) {
     throw std::invalid_argument(fmt::format("token {} appears twice", io::quote(same_token->token)));
@@ -29,8 +29,10 @@ Vocabulary::Vocabulary(std::vector<Entry> entries) : entries_(std::move(entries)
     turns.next();
     return entries_[index].id;
   };
-  std::iota(by_id_.begin(), by_id_.end(), 0u);
-  std::ranges::sort(by_id_, {}, id);
+  if (!place_by_id()) {
+    std::iota(by_id_.begin(), by_id_.end(), 0u);
+    std::ranges::sort(by_id_, {}, id);
+  }
   const auto same_id = std::ranges::adjacent_find(by_id_, {}, id);
   if (same_id != by_id_.end()) {
     throw std::invalid_argument(fmt::format("tokens {} and {} share the id {}", io::quote(entries_[same_id[0]].token),
@@ -47,6 +49,18 @@ Vocabulary::Vocabulary(std::vector<Entry> entries) : entries_(std::move(entries)
       break;
     }
   }
+}
+
+// Whether ids are those from 0 on, each once: then each tells its place.
+bool Vocabulary::place_by_id() {
+  constexpr std::uint32_t kFree = ~std::uint32_t{0};
+  std::ranges::fill(by_id_, kFree);
+  for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+    const auto id = static_cast<std::uint32_t>(entries_[i].id);
+    if (id >= by_id_.size() || by_id_[id] != kFree) return false;
+    by_id_[id] = i;
+  }
+  return true;
 }
 
 std::size_t Vocabulary::first_slot(std::string_view token) const {

@@ -32,6 +32,7 @@ class Vocabulary {
   // chosen to share their hash cost no more than others would without one.
   static constexpr std::size_t kMostProbes = 16;
   std::size_t first_slot(std::string_view token) const;
+  bool place_by_id();
 
   std::vector<std::uint32_t> by_id_;  // indices of entries_
   std::vector<std::uint32_t> slots_;  // indices of entries_, from 1; 0: free. A power of two, at most half full

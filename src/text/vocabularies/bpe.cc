@@ -45,15 +45,18 @@ std::uint32_t Bpe::known(std::string_view token, std::string_view role) const {
 
 void Bpe::add_merge(std::string_view left, std::string_view right) {
   const std::uint32_t rank = merges_++;
-  const std::string role = fmt::format("merge {}:", rank);
   if (!right.starts_with(options_.continuing_prefix)) {
     throw std::invalid_argument(
-        fmt::format("{} {} lacks the prefix {}", role, io::quote(right), io::quote(options_.continuing_prefix)));
+        fmt::format("merge {}: {} lacks the prefix {}", rank, io::quote(right), io::quote(options_.continuing_prefix)));
   }
+  const auto known_part = [&](std::string_view token) {
+    const std::uint32_t found = index_of(token);
+    return found != kNone ? found : known(token, fmt::format("merge {}:", rank));
+  };
   std::string joined(left);
   joined += right.substr(options_.continuing_prefix.size());
-  const std::uint32_t result = known(joined, role);
-  joins_.insert_or_assign(pair_of(known(left, role), known(right, role)), Join{rank, result});
+  const std::uint32_t result = known_part(joined);
+  joins_.insert_or_assign(pair_of(known_part(left), known_part(right)), Join{rank, result});
 }
 
 void Bpe::add_to(Sha256& digest) const {
