@@ -133,8 +133,68 @@ std::optional<ChatTemplate> parse_turns(const TemplateTexts& texts, const Turns&
   const std::size_t head = user.size() - kind.end.size();
   return ChatTemplate{.before = *system + user.substr(0, head),
                       .behind = user.substr(head) + answer,
-                      .end = std::string(kind.end),
+                      .mark = std::string(end),
+                      .space = std::string(kind.end.substr(end.size())),
                       .next = user.substr(0, head)};
+}
+
+// The {{ }} around a place in the source; empty: there is none, or it is long.
+std::string_view tag_around(std::string_view source, std::size_t at) {
+  constexpr std::size_t kLongest = 512;
+  const std::size_t from = at - std::min(at, kLongest);
+  const std::size_t open = source.substr(from, at - from).rfind("{{"), close = source.substr(at, kLongest).find("}}");
+  if (open == std::string_view::npos || close == std::string_view::npos) return {};
+  const std::string_view tag = source.substr(from + open, at + close - from - open);
+  return has(tag, "%}") || has(tag.substr(0, at - from - open), "}}") ? std::string_view() : tag;
+}
+
+// What `read` says of the tag around each place of `name`: std::nullopt where there is none, or where two differ.
+template <class Read>
+auto same_in_all(std::string_view source, std::string_view name, const Read& read) {
+  decltype(read(source)) all;
+  for (std::size_t at = source.find(name); at != std::string_view::npos; at = source.find(name, at + 1)) {
+    const auto one = read(tag_around(source, at));
+    if (!one) continue;
+    if (all && *all != *one) return decltype(all)();
+    all = one;
+  }
+  return all;
+}
+
+// The blanks of a string that + joins to what stands at one end of `code`, its last or its first; empty: another thing.
+std::string joined_blanks(std::string_view code, bool last) {
+  const auto take = [&](std::string_view wanted) {
+    const std::size_t at = last ? code.find_last_not_of(kSpaces) : code.find_first_not_of(kSpaces);
+    if (at == std::string_view::npos || !has(wanted, code.substr(at, 1))) return '\0';
+    const char taken = code[at];
+    last ? code.remove_suffix(code.size() - at) : code.remove_prefix(at + 1);
+    return taken;
+  };
+  if (take("+") == 0) return {};
+  const char quote = take("'\"");
+  const std::size_t end = quote == 0 ? std::string_view::npos : last ? code.rfind(quote) : code.find(quote);
+  if (end == std::string_view::npos) return {};
+  const std::string_view text = last ? code.substr(end + 1) : code.substr(0, end);
+  return text.find_first_not_of(' ') == std::string_view::npos ? std::string(text) : "";
+}
+
+// How an answer ends, and whether the token that begins a text begins every message.
+void add_end_of_answer(std::string_view source, std::string_view begin, std::string_view end, ChatTemplate& chat) {
+  constexpr std::string_view kEnd = "eos_token";
+  using Blanks = std::pair<std::string, std::string>;
+  const auto around = same_in_all(source, kEnd, [&](std::string_view tag) -> std::optional<Blanks> {
+    const std::size_t at = tag.find(kEnd);
+    if (at == std::string_view::npos || !has(tag, "content")) return {};
+    return Blanks(joined_blanks(tag.substr(0, at), true), joined_blanks(tag.substr(at + kEnd.size()), false));
+  });
+  const auto begins = same_in_all(source, "[INST]", [](std::string_view tag) -> std::optional<bool> {
+    return tag.empty() ? std::nullopt : std::optional(has(tag, "bos_token"));
+  });
+  if (!around || !begins || end.empty()) return;
+  chat.blanks = around->first;
+  chat.mark = end;
+  chat.space = around->second;
+  chat.next = (*begins ? std::string(begin) : "") + chat.before;
 }
 
 // Mistral and Llama 2: marks around what the user says, with blanks or without, which must be the same throughout.
@@ -152,10 +212,11 @@ std::optional<ChatTemplate> parse_instructions(const TemplateTexts& texts) {
   return ChatTemplate{.before = marks[0], .behind = marks[1]};
 }
 
-// Whether what a message says is trimmed, not only the system prompt, which is that of messages[0].
+// Whether what a message says is trimmed, not only an answer or the system prompt, which is that of messages[0].
 bool trims_messages(std::string_view source) {
   for (const std::string_view trim : {"| trim", "|trim", ".strip()"}) {
     for (std::size_t at = source.find(trim); at != std::string_view::npos; at = source.find(trim, at + 1)) {
+      if (has(tag_around(source, at), "eos_token")) continue;
       std::string_view trimmed = source.substr(0, at);
       trimmed = trimmed.substr(0, trimmed.find_last_not_of(kSpaces) + 1);
       for (const std::string_view content : {"['content']", "[\"content\"]", ".content", "content"}) {
@@ -185,8 +246,8 @@ std::string_view trimmed(std::string_view text) {
 }
 
 // A string, or an object with it as "content".
-std::string begin_token(const io::JsonValue& config) {
-  const auto token = config.find("bos_token");
+std::string token_of(const io::JsonValue& config, std::string_view name) {
+  const auto token = config.find(name);
   return !token ? "" : token->is_string() ? token->string() : (*token)["content"].string();
 }
 
@@ -211,23 +272,25 @@ std::string ChatTemplate::render(std::string_view message) const {
 std::string ChatTemplate::render_next(std::string_view text, std::string_view message) const {
   if (!refusal.empty()) throw FormatError(refusal);
   if (next.empty()) {
-    throw FormatError("how a chat of [INST] and [/INST] goes on is not known: write out what follows, as raw text");
+    throw FormatError(
+        "how a chat goes on is not clear from this model's template: write out what follows, as raw text");
   }
   if (!text.starts_with(before) || !has(text.substr(before.size()), behind)) {
     throw FormatError("the session's text is no chat by this model's template: write out what follows, as raw text");
   }
-  // The model has ended its answer by the mark, without or with the line break behind it, or not at all.
-  std::string_view left = end;
-  const std::string_view mark = left.substr(0, left.find('\n'));
-  if (text.ends_with(left)) {
-    left = {};
+  // The model has ended its answer by the mark, without or with the space behind it, or not at all.
+  std::string left = blanks + mark + space;
+  if (text.ends_with(mark + space)) {
+    left.clear();
   } else if (text.ends_with(mark)) {
-    left.remove_prefix(mark.size());
+    left = space;
+  } else if (text.ends_with(blanks)) {
+    left = mark + space;
   }
-  return std::string(left) + next + std::string(trims ? trimmed(message) : message) + behind;
+  return left + next + std::string(trims ? trimmed(message) : message) + behind;
 }
 
-std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin) {
+std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin, std::string_view end) {
   const TemplateTexts texts(source);
   if (!texts.is_whole()) return {};
   std::optional<ChatTemplate> found;
@@ -239,6 +302,7 @@ std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::st
   }
   if (texts.any_has("[INST]")) {
     found = parse_instructions(texts);
+    if (found) add_end_of_answer(source, begin, end, *found);
     ++kinds;
   }
   if (kinds != 1 || !found) return {};
@@ -250,11 +314,12 @@ std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::st
 ChatTemplate read_chat_template(const std::string& folder) try {
   constexpr std::uint64_t kMostBytes = 1 << 20;
   const std::string config = folder + "/tokenizer_config.json", own = folder + "/chat_template.jinja";
-  std::string path = config, begin;
+  std::string path = config, begin, end;
   std::optional<std::string> source;
   if (is_gguf(folder) || io::is_there(config)) {
     const io::JsonDocument document = folder_document(folder, "tokenizer_config.json");
-    begin = begin_token(document.root());
+    begin = token_of(document.root(), "bos_token");
+    end = token_of(document.root(), "eos_token");
     source = template_of(document.root());
   }
   if (io::is_there(own)) {
@@ -262,7 +327,7 @@ ChatTemplate read_chat_template(const std::string& folder) try {
     source = read_file(own, kMostBytes);
   }
   if (!source) return {.refusal = config + ": chat_template is missing: the model is not made for chats"};
-  if (auto found = parse_chat_template(*source, begin)) return *std::move(found);
+  if (auto found = parse_chat_template(*source, begin, end)) return *std::move(found);
   return {.refusal = path +
                      ": the chat template is none of ChatML, Llama, Mistral and Gemma; write out what it makes of a "
                      "message, and give that with --raw (PromptForm::raw)"};

@@ -7,10 +7,11 @@
 
 namespace qkv::inline pipelines {
 
-// A user's first message, and the beginning of the answer: `before`, the message, `behind`. Then `end` ends an answer,
-// and the next message stands between `next` and `behind`; where they are empty that is not known.
+// A user's first message, and the beginning of the answer: `before`, the message, `behind`. An answer ends with `mark`,
+// with blanks in front of it and white space behind it, and the next message stands between `next` and `behind`; where
+// `next` is empty that is not known.
 struct ChatTemplate {
-  std::string before{}, behind{}, end{}, next{};
+  std::string before{}, behind{}, blanks{}, mark{}, space{}, next{};
   bool trims = false;     // white space around the message is left out
   std::string refusal{};  // why there is none
 
@@ -22,8 +23,9 @@ struct ChatTemplate {
 
 // The kinds ChatML, Llama 2 and 3, Mistral and Gemma, recognised by their marks in the Jinja source. A system prompt
 // that the source has of its own is kept; templates of Llama 3 that would ask for today's date say 26 Jul 2024, as they
-// do themselves where there is no clock. `begin`: the token that begins a text. Nothing for any other source.
-std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin);
+// do themselves where there is no clock. `begin`, `end`: the tokens that begin and end a text. Nothing for any other
+// source.
+std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin, std::string_view end);
 
 // Of the folder's chat_template.jinja, else of its tokenizer_config.json.
 ChatTemplate read_chat_template(const std::string& folder);

@@ -17,7 +17,7 @@ const nlohmann::json& golden_chats() {
 TEST(ChatTemplate, MessagesBecomeWhatTransformersMakesOfThem) {
   for (const auto& [name, chat] : golden_chats().at("known").items()) {
     SCOPED_TRACE(name);
-    const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<|endoftext|>");
+    const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<|endoftext|>", "</s>");
     ASSERT_TRUE(found);
     for (std::size_t i = 0; i < chat.at("texts").size(); ++i) {
       EXPECT_EQ(found->render(golden_chats().at("messages")[i].get<std::string>()),
@@ -32,29 +32,31 @@ TEST(ChatTemplate, ConversationsGoOnAsTransformersHasThem) {
   int known = 0;
   for (const auto& [name, chat] : golden_chats().at("known").items()) {
     SCOPED_TRACE(name);
-    const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<|endoftext|>");
+    const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<|endoftext|>", "</s>");
     ASSERT_TRUE(found);
-    const std::string said = found->render(golden_chats().at("messages")[0].get<std::string>()) + answer;
-    if (name.starts_with("llama2") || name.starts_with("mistral")) {
-      EXPECT_NE(message_of<FormatError>([&] { found->render_next(said, next); }).find("[INST]"), std::string::npos);
+    const std::string begun = found->render(golden_chats().at("messages")[0].get<std::string>());
+    if (!chat.at("goes_on").get<bool>()) {
+      EXPECT_NE(message_of<FormatError>([&] { found->render_next(begun + answer, next); }).find("is not clear"),
+                std::string::npos);
       continue;
     }
     ++known;
     const std::string wanted = chat.at("conversation");
-    for (std::size_t cut = 0; cut <= found->end.size(); ++cut) {
-      if (cut > 0 && cut < found->end.find_last_not_of('\n') + 1) continue;  // a mark is one token
-      const std::string text = said + found->end.substr(0, cut);
-      EXPECT_EQ(text + found->render_next(text, next), wanted);
+    const std::string said = wanted.substr(0, wanted.find(answer) + answer.size());
+    EXPECT_TRUE(said.starts_with(begun));
+    const auto& [blanks, mark, space] = std::tie(found->blanks, found->mark, found->space);
+    for (const std::string& ended : {said, said + blanks, said + blanks + mark, said + blanks + mark + space}) {
+      EXPECT_EQ(ended + found->render_next(ended, next), wanted);
     }
     EXPECT_NE(message_of<FormatError>([&] { found->render_next("x" + said, next); }).find("is no chat"),
               std::string::npos);
   }
-  EXPECT_EQ(known, 11);
+  EXPECT_EQ(known, 15);
 }
 
 TEST(ChatTemplate, OthersAreNotRecognised) {
   for (const auto& [name, source] : golden_chats().at("refused").items()) {
-    EXPECT_FALSE(parse_chat_template(source.get<std::string>(), "")) << name;
+    EXPECT_FALSE(parse_chat_template(source.get<std::string>(), "", "")) << name;
   }
 }
 
@@ -63,7 +65,7 @@ TEST(ChatTemplate, LongOnesAreReadInOnePass) {
   for (const std::string part : {"{{}}", "{", "{{'<|im_start|>'", "['content'] | trim"}) {
     std::string source;
     while (source.size() < std::size_t{1} << 20) source += part;
-    EXPECT_FALSE(parse_chat_template(source, ""));
+    EXPECT_FALSE(parse_chat_template(source, "", ""));
   }
 }
 
@@ -74,10 +76,10 @@ TEST(ChatTemplate, CutOffAnywhere) {
     for (std::size_t size = 0; size < source.size(); ++size) {
       const std::unique_ptr<char[]> part(new char[size]);
       std::copy_n(source.data(), size, part.get());
-      parse_chat_template({part.get(), size}, "");
+      parse_chat_template({part.get(), size}, "", "");
     }
   }
-  EXPECT_FALSE(parse_chat_template("<|im_start|>{", ""));
+  EXPECT_FALSE(parse_chat_template("<|im_start|>{", "", ""));
 }
 
 TEST(ChatTemplate, WhiteSpaceAroundMessages) {

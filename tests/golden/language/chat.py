@@ -58,6 +58,19 @@ TEMPLATES = {
     "mistral_third": template("{%- if turn.role == 'user' %}{{- \"[INST] \" + turn.content + \"[/INST]\" }}{%- endif %}",
                               before="{{- bos_token }}"),
     "mistral_tekken": template("{{- '[INST]' + turn.content + '[/INST]' }}", before="{{- bos_token }}"),
+    # Those of Llama-2-7b-chat and of Mistral-7B-Instruct v0.1, v0.2 and v0.3, without what they say of other roles.
+    "llama2_chat": template("{% if turn['role'] == 'user' %}{{ bos_token + '[INST] ' + turn['content'].strip() + ' [/INST]' }}"
+                            "{% elif turn['role'] == 'assistant' %}{{ ' '  + turn['content'].strip() + ' ' + eos_token }}{% endif %}"),
+    "mistral_v1": template("{% if turn['role'] == 'user' %}{{ '[INST] ' + turn['content'] + ' [/INST]' }}"
+                           "{% elif turn['role'] == 'assistant' %}{{ turn['content'] + eos_token + ' ' }}{% endif %}",
+                           before="{{ bos_token }}"),
+    "mistral_v2": template("{%- if turn[\"role\"] == \"user\" %}{{- \" [INST] \" + turn[\"content\"] + \" [/INST]\" }}"
+                           "{%- elif turn[\"role\"] == \"assistant\" %}{{- \" \" + turn[\"content\"] + eos_token}}{%- endif %}",
+                           before="{{- bos_token }}"),
+    "mistral_v3": template("{%- if turn[\"role\"] == \"user\" %}{{- \"[INST] \" + turn[\"content\"] + \"[/INST]\" }}"
+                           "{%- elif turn[\"tool_calls\"] is defined %}{{- \"]\" + eos_token }}"
+                           "{%- elif turn[\"role\"] == \"assistant\" %}{{- \" \" + turn[\"content\"]|trim + eos_token}}{%- endif %}",
+                           before="{{- bos_token }}"),
     "gemma": template("{%- set role = 'model' if turn.role == 'assistant' else turn.role %}"
                       "{{- '<start_of_turn>' + role + '\\n' + (turn['content'] | trim) + '<end_of_turn>\\n' }}",
                       "<start_of_turn>model\n", "{{ bos_token }}"),
@@ -82,7 +95,7 @@ REFUSED = {
     "empty": "",
 }
 
-tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(here / "gpt2" / "tokenizer.json"), bos_token="<|endoftext|>")
+tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(here / "gpt2" / "tokenizer.json"), bos_token="<|endoftext|>", eos_token="</s>")
 
 
 # What the answer begins with is not a part of the message in transformers.
@@ -98,6 +111,7 @@ for name, text in TEMPLATES.items():
     options = dict(chat_template=text, add_generation_prompt=True)
     known[name] = {
         "template": text,
+        "goes_on": "INST" not in text or "eos_token" in text,
         "texts": [tokenizer.apply_chat_template(chat, tokenize=False, **options) for chat in chats],
         "conversation": tokenizer.apply_chat_template(conversation(text), tokenize=False, **options),
         "ids": [tokenizer.apply_chat_template(chat, **options)["input_ids"] for chat in chats],
