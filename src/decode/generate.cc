@@ -125,6 +125,8 @@ MutableTensorView NextTokens::step_runs(std::span<const std::int64_t>, std::span
   refuse("generate", "this model does not read drafts");
 }
 
+void NextTokens::add(std::span<const std::int32_t>) { refuse("generate", "this model takes no more sequences"); }
+
 namespace {
 
 // Rows of a step over which drafts are spread: reading many costs as much as writing them.
@@ -133,15 +135,15 @@ constexpr std::int64_t kDraftedRows = 8;
 // One sequence while it goes on.
 class Going {
  public:
-  Going(const GenerateOptions& options, const SequenceStart& start, Prompt prompt, std::int64_t sequence,
-        std::int64_t parent)
-      : sequence_(sequence), prompt_(prompt), begin_{{parent, last_of(prompt, start)}} {
+  Going(const GenerateOptions& options, const SequenceStart& start, std::vector<std::int32_t> prompt,
+        std::int64_t sequence, std::int64_t parent)
+      : sequence_(sequence), prompt_(std::move(prompt)), begin_{{parent, last_of(prompt_, start)}} {
     GenerateOptions own = options;
     own.max_length = start.max_length.value_or(options.max_length);
     own.min_length = start.min_length.value_or(options.min_length);
     most_ = own.max_length;
-    search_ = options.beams > 1 ? make_beams(std::move(own), prompt)
-                                : make_chain(std::move(own), prompt, start.stream, start.written);
+    search_ = options.beams > 1 ? make_beams(std::move(own), prompt_)
+                                : make_chain(std::move(own), prompt_, start.stream, start.written);
   }
 
   std::int64_t sequence() const { return sequence_; }
@@ -152,7 +154,7 @@ class Going {
 
   // Guesses up to `most` tokens behind the next one.
   void draft(std::int64_t most) {
-    std::vector<std::int32_t> text(prompt_.begin(), prompt_.end());
+    std::vector<std::int32_t> text = prompt_;
     text.insert(text.end(), written().begin(), written().end());
     most = std::min(most, most_ - std::ssize(written()) - 1);
     if (most > 0) guesses_ = draft_.guess(text, static_cast<std::size_t>(most));
@@ -195,7 +197,7 @@ class Going {
 
   std::unique_ptr<Search> search_;
   std::int64_t sequence_;
-  Prompt prompt_;
+  std::vector<std::int32_t> prompt_;
   std::optional<Search::Row> begin_;  // until the first step
   std::span<const Search::Row> next_;
   std::int64_t row_ = 0, rows_ = 1;  // of the last step; with guesses the row that the search has seen last
@@ -205,8 +207,10 @@ class Going {
   std::size_t right_ = 0;
 };
 
-void check_start(const SequenceStart& start, std::int64_t sequence, const GenerateOptions& options,
-                 std::int64_t vocab) {
+void check_sequence(Prompt prompt, const SequenceStart& start, std::int64_t sequence, const GenerateOptions& options,
+                    std::int64_t vocab) {
+  refuse_unless(!prompt.empty(), "generate", "prompt {} has no tokens", sequence);
+  for (const std::int32_t token : prompt) check_token("prompt", token, vocab);
   const std::int64_t most = start.max_length.value_or(options.max_length);
   refuse_unless(std::ssize(start.written.tokens) < most, "generate",
                 "sequence {} has {} tokens written, which leaves none of max_length, {}", sequence,
@@ -214,6 +218,51 @@ void check_start(const SequenceStart& start, std::int64_t sequence, const Genera
   refuse_unless(start.written.tokens.empty() || options.beams == 1, "generate",
                 "what was written goes on with 1 beam, not {}", options.beams);
   for (const std::int32_t token : start.written.tokens) check_token("written", token, vocab);
+}
+
+using Coming = std::function<std::optional<ComingSequence>(bool idle)>;
+using Ended = std::function<void(std::int64_t sequence, std::vector<Hypothesis> found)>;
+
+// Steps all that go on until nothing more comes.
+void run(NextTokens& model, const Coming& next, const Ended& ended, const GenerateOptions& options) {
+  const std::int64_t most = options.rows == 0 ? std::numeric_limits<std::int64_t>::max()
+                                              : std::max<std::int64_t>(1, options.rows / options.beams);
+  std::vector<Going> going;
+  std::vector<std::int64_t> parents, lengths;
+  std::vector<std::int32_t> tokens;
+  std::int64_t begun = 0;
+  for (bool first = true;; first = false) {
+    check_stop();
+    for (; std::ssize(going) < most; ++begun) {
+      std::optional<ComingSequence> one = next(going.empty());
+      if (!one) break;
+      going.emplace_back(options, one->start, std::move(one->prompt), begun, first ? begun : -1 - begun);
+    }
+    if (going.empty()) return;
+    parents.clear();
+    tokens.clear();
+    lengths.clear();
+    for (Going& one : going) one.add_rows(parents, tokens, lengths);
+    const MutableTensorView logits =
+        options.drafts == Drafts::none ? model.step(parents, tokens) : model.step_runs(parents, tokens, lengths);
+    std::vector<Going*> advancing;
+    for (Going& one : going) advancing.push_back(&one);
+    while (!advancing.empty()) {
+      parallel_for(std::ssize(advancing), options.threads,
+                   [&](std::int64_t i, int) { advancing[static_cast<std::size_t>(i)]->advance(logits); });
+      for (Going* one : advancing) {
+        if (options.on_token && !options.on_token(one->sequence(), one->written())) one->end();
+      }
+      std::erase_if(advancing, [](Going* one) { return !one->has_guessed(); });
+    }
+    for (Going& one : going) {
+      if (one.is_over()) ended(one.sequence(), one.hypotheses());
+    }
+    std::erase_if(going, [](const Going& one) { return one.is_over(); });
+    if (options.drafts == Drafts::none) continue;
+    const std::int64_t guessed = kDraftedRows / std::max<std::int64_t>(1, std::ssize(going)) - 1;
+    for (Going& one : going) one.draft(guessed);
+  }
 }
 
 }  // namespace
@@ -234,53 +283,42 @@ std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::span<const
                                               const GenerateOptions& options, std::span<const SequenceStart> starts) {
   const StopScope stop(options.stop);
   check(options, model.vocab());
-  const std::int64_t batch = std::ssize(prompts);
-  refuse_unless(starts.empty() || static_cast<std::int64_t>(starts.size()) == batch, "generate",
-                "{} starts for a batch of {}", starts.size(), batch);
-  for (std::int64_t i = 0; i < batch; ++i) {
-    const Prompt prompt = prompts[static_cast<std::size_t>(i)];
-    refuse_unless(!prompt.empty(), "generate", "prompt {} has no tokens", i);
-    for (const std::int32_t token : prompt) check_token("prompt", token, model.vocab());
-    if (!starts.empty()) check_start(starts[static_cast<std::size_t>(i)], i, options, model.vocab());
+  const std::size_t batch = prompts.size();
+  refuse_unless(starts.empty() || starts.size() == batch, "generate", "{} starts for a batch of {}", starts.size(),
+                batch);
+  const auto start_of = [&](std::size_t i) {
+    return starts.empty() ? SequenceStart{.stream = {.line = i}} : starts[i];
+  };
+  for (std::size_t i = 0; i < batch; ++i) {
+    check_sequence(prompts[i], start_of(i), static_cast<std::int64_t>(i), options, model.vocab());
   }
-
-  const std::int64_t most = options.rows == 0 ? batch : std::max<std::int64_t>(1, options.rows / options.beams);
-  std::vector<std::vector<Hypothesis>> results(prompts.size());
-  std::vector<Going> going;
-  std::vector<std::int64_t> parents, lengths;
-  std::vector<std::int32_t> tokens;
-  for (std::int64_t begun = 0, first = true; begun < batch || !going.empty(); first = false) {
-    check_stop();
-    for (; begun < batch && std::ssize(going) < most; ++begun) {
-      const auto i = static_cast<std::size_t>(begun);
-      const SequenceStart start = starts.empty() ? SequenceStart{.stream = {.line = i}} : starts[i];
-      going.emplace_back(options, start, prompts[i], begun, first ? begun : -1 - begun);
-    }
-    parents.clear();
-    tokens.clear();
-    lengths.clear();
-    for (Going& one : going) one.add_rows(parents, tokens, lengths);
-    const MutableTensorView logits =
-        options.drafts == Drafts::none ? model.step(parents, tokens) : model.step_runs(parents, tokens, lengths);
-    std::vector<Going*> advancing;
-    for (Going& one : going) advancing.push_back(&one);
-    while (!advancing.empty()) {
-      parallel_for(std::ssize(advancing), options.threads,
-                   [&](std::int64_t i, int) { advancing[static_cast<std::size_t>(i)]->advance(logits); });
-      for (Going* one : advancing) {
-        if (options.on_token && !options.on_token(one->sequence(), one->written())) one->end();
-      }
-      std::erase_if(advancing, [](Going* one) { return !one->has_guessed(); });
-    }
-    for (Going& one : going) {
-      if (one.is_over()) results[static_cast<std::size_t>(one.sequence())] = one.hypotheses();
-    }
-    std::erase_if(going, [](const Going& one) { return one.is_over(); });
-    if (options.drafts == Drafts::none) continue;
-    const std::int64_t guessed = kDraftedRows / std::max<std::int64_t>(1, std::ssize(going)) - 1;
-    for (Going& one : going) one.draft(guessed);
-  }
+  std::vector<std::vector<Hypothesis>> results(batch);
+  std::size_t begun = 0;
+  const auto next = [&](bool) -> std::optional<ComingSequence> {
+    if (begun == batch) return std::nullopt;
+    const std::size_t i = begun++;
+    return ComingSequence{prompts[i], start_of(i)};
+  };
+  run(
+      model, next,
+      [&](std::int64_t i, std::vector<Hypothesis> found) { results[static_cast<std::size_t>(i)] = std::move(found); },
+      options);
   return results;
+}
+
+void generate_running(NextTokens& model, const Coming& next, const Ended& ended, const GenerateOptions& options) {
+  const StopScope stop(options.stop);
+  check(options, model.vocab());
+  std::int64_t begun = 0;
+  const auto next_checked = [&](bool idle) {
+    std::optional<ComingSequence> one = next(idle);
+    if (one) {
+      check_sequence(one->prompt, one->start, begun++, options, model.vocab());
+      model.add(one->prompt);
+    }
+    return one;
+  };
+  run(model, next_checked, ended, options);
 }
 
 }  // namespace qkv

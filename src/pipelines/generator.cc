@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
+#include <map>
 
 #include "core/refuse.h"
 #include "io/files/atomic_file.h"
@@ -23,34 +25,16 @@ namespace {
 // Rows that are written together, prompts times beams; and how many tokens by default.
 constexpr std::int64_t kGeneratedRows = 128, kNewTokens = 256;
 
-// The rows of weights of some heads, for each prompt.
-class KeptWeights {
- public:
-  KeptWeights(std::size_t heads, std::size_t prompts)
-      : rows_(prompts, std::vector<std::vector<std::vector<float>>>(heads)) {}
-
-  auto adder() {
-    return [this](std::size_t prompt, std::size_t head, std::span<const float> weights) {
-      rows_[prompt][head].emplace_back(weights.begin(), weights.end());
-    };
+// The rows of weights of one head, each a key longer than the one before: [rows, keys of the last one].
+Tensor stacked(const std::vector<std::vector<float>>& rows) {
+  Tensor all = Tensor::zeros({std::ssize(rows), std::ssize(rows.back())});
+  float* to = all.data<float>();
+  for (const std::vector<float>& row : rows) {
+    std::ranges::copy(row, to);
+    to += all.size(1);
   }
-  // [rows, keys of the last one] of each head.
-  std::vector<Tensor> take(std::size_t prompt) const {
-    std::vector<Tensor> all;
-    for (const auto& rows : rows_[prompt]) {
-      Tensor& own = all.emplace_back(Tensor::zeros({std::ssize(rows), std::ssize(rows.back())}));
-      float* to = own.data<float>();
-      for (const std::vector<float>& row : rows) {
-        std::ranges::copy(row, to);
-        to += own.size(1);
-      }
-    }
-    return all;
-  }
-
- private:
-  std::vector<std::vector<std::vector<std::vector<float>>>> rows_;
-};
+  return all;
+}
 
 }  // namespace
 
@@ -205,90 +189,157 @@ std::int64_t Generator::room(std::int64_t prompt, const GeneratorOptions& option
   return std::min(std::max<std::int64_t>(most, 1), model_.config().positions - prompt);
 }
 
-std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::Prompts prompts,
-                                                                const GeneratorOptions& options) const {
-  const StopScope stop(options.stop);
-  GenerateOptions search = search_options(options);
-  std::vector<std::string> stop_strings = stop_strings_;
-  stop_strings.insert(stop_strings.end(), options.stop_strings.begin(), options.stop_strings.end());
-  for (const std::string& text : options.stop_strings)
-    refuse_unless(!text.empty(), "generate", "a stop string is empty");
-  if (!stop_strings.empty()) tokenizer();
-  refuse_unless(search.beams == 1 || (stop_strings.empty() && !options.on_text), "generate",
-                "stop strings and on_text need 1 beam, not {}", search.beams);
-  const Dtype type = options.cache_type;
-  refuse_unless(type == Dtype::f32 || type == Dtype::bf16 || type == Dtype::f16, "generate",
-                "a cache is f32, bf16 or f16, not {}", name_of(type));
-  refuse_unless(search.beams == 1 || options.heads.empty(), "generate", "weights of heads need 1 beam, not {}",
-                search.beams);
-
-  std::optional<Session> session;
-  if (!options.session.empty()) session.emplace(*this, prompts, search, options);
-  const std::span<const std::int32_t> before = session ? session->kept.ids : std::span<const std::int32_t>();
-  std::vector<std::vector<std::int32_t>> all, behind;  // what the model reads, and behind what texts are written
-  std::vector<SequenceStart> starts;
-  std::vector<TextWriter> writers;
-  for (std::size_t i = 0; i < prompts.size(); ++i) {
-    std::vector<std::int32_t>& own = all.emplace_back(before.begin(), before.end());
-    own.insert(own.end(), prompts[i].begin(), prompts[i].end());
-    const std::int64_t length = std::ssize(own);
-    const std::string why = refusal_of_length(length);
-    refuse_unless(why.empty(), "generate", "prompt {} {}", i + 1, why);
-    SequenceStart& start = starts.emplace_back();
-    start.stream = {options.stream.line + i, options.stream.part};
-    if (session && prompts[i].empty()) start.written = session->written();
-    const std::int64_t written = std::ssize(start.written.tokens);
-    behind.emplace_back(own.begin(), own.end() - written);
-    start.max_length = written + room(length, options);
-    start.min_length = lengths_.min_new_tokens > 0
-                           ? lengths_.min_new_tokens
-                           : std::max<std::int64_t>(0, lengths_.min_length - (length - written));
-    writers.emplace_back(tokenizer_, own, stop_strings);
-  }
-
-  const auto is_end = [&](std::int32_t id) { return std::ranges::find(search.ends, id) != search.ends.end(); };
-  const auto give = [&](std::size_t i, const std::string& text) {
-    if (options.on_text && !text.empty()) options.on_text(i, text);
-  };
-  search.rows = kGeneratedRows;
-  if (search.beams == 1) {
-    search.on_token = [&](std::int64_t sequence, std::span<const std::int32_t> written) {
-      const auto i = static_cast<std::size_t>(sequence);
-      if (!is_end(written.back())) give(i, writers[i].put(written.back()));
-      return !writers[i].is_stopped();
+// Texts while they are written, by the numbers of their prompts.
+class Generator::Writing {
+ public:
+  Writing(const Generator& generator, const GeneratorOptions& options)
+      : generator_(generator),
+        options_(options),
+        search_(generator.search_options(options)),
+        stop_strings_(generator.stop_strings_) {
+    stop_strings_.insert(stop_strings_.end(), options.stop_strings.begin(), options.stop_strings.end());
+    for (const std::string& text : options.stop_strings)
+      refuse_unless(!text.empty(), "generate", "a stop string is empty");
+    if (!stop_strings_.empty()) generator.tokenizer();
+    refuse_unless(search_.beams == 1 || (stop_strings_.empty() && !options.on_text), "generate",
+                  "stop strings and on_text need 1 beam, not {}", search_.beams);
+    const Dtype type = options.cache_type;
+    refuse_unless(type == Dtype::f32 || type == Dtype::bf16 || type == Dtype::f16, "generate",
+                  "a cache is f32, bf16 or f16, not {}", name_of(type));
+    refuse_unless(search_.beams == 1 || options.heads.empty(), "generate", "weights of heads need 1 beam, not {}",
+                  search_.beams);
+    search_.rows = kGeneratedRows;
+    if (search_.beams > 1) return;
+    search_.on_token = [this](std::int64_t sequence, std::span<const std::int32_t> written) {
+      TextWriter& writer = texts_.at(static_cast<std::size_t>(sequence)).writer;
+      if (!is_end(written.back())) give(static_cast<std::size_t>(sequence), writer.put(written.back()));
+      return !writer.is_stopped();
     };
   }
-  KeptWeights kept(options.heads.size(), prompts.size());
-  const auto next = model_.next_tokens(all, {.chunk = options.chunk,
-                                             .heads = options.heads,
-                                             .on_weights = kept.adder(),
-                                             .cache = session ? &session->kept.cache : nullptr,
-                                             .cache_type = options.cache_type,
-                                             .threads = options.threads});
-  auto found = qkv::generate(*next, behind, search, starts);
-  std::vector<std::vector<GeneratedText>> results(prompts.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    for (Hypothesis& one : found[i]) {
-      one.tokens.erase(one.tokens.begin(), one.tokens.begin() + std::ssize(starts[i].written.tokens));
-      TextWriter fresh(tokenizer_, behind[i], {});
-      TextWriter& writer = search.beams == 1 ? writers[i] : fresh;
-      for (std::size_t at = 0; search.beams > 1 && at < one.tokens.size(); ++at) {
+  Writing(const Writing&) = delete;
+  Writing& operator=(const Writing&) = delete;
+
+  const GenerateOptions& search() const { return search_; }
+  PromptOptions reading(StackCache* cache = nullptr) {
+    return {.chunk = options_.chunk,
+            .heads = options_.heads,
+            .on_weights =
+                [this](std::size_t i, std::size_t head, std::span<const float> weights) {
+                  texts_.at(i).weights[head].emplace_back(weights.begin(), weights.end());
+                },
+            .cache = cache,
+            .cache_type = options_.cache_type,
+            .threads = options_.threads};
+  }
+
+  // The next one. `read`: all that the model reads; its last tokens may be written before.
+  ComingSequence begin(std::vector<std::int32_t> read, Hypothesis written = {}) {
+    const std::size_t i = begun_++;
+    const std::int64_t length = std::ssize(read), before = std::ssize(written.tokens);
+    const std::string why = generator_.refusal_of_length(length);
+    refuse_unless(why.empty(), "generate", "prompt {} {}", i + 1, why);
+    const Lengths& lengths = generator_.lengths_;
+    SequenceStart start{.stream = {options_.stream.line + i, options_.stream.part}, .written = std::move(written)};
+    start.max_length = before + generator_.room(length, options_);
+    start.min_length = lengths.min_new_tokens > 0 ? lengths.min_new_tokens
+                                                  : std::max<std::int64_t>(0, lengths.min_length - (length - before));
+    const TextWriter writer(generator_.tokenizer_, read, stop_strings_);
+    read.resize(static_cast<std::size_t>(length - before));
+    texts_.emplace(i, Text{before, read, writer, std::vector<HeadRows>(options_.heads.size())});
+    return {std::move(read), std::move(start)};
+  }
+
+  std::vector<GeneratedText> end(std::size_t i, std::vector<Hypothesis> found) {
+    auto text = texts_.extract(i);
+    auto& [before, behind, streamed, weights] = text.mapped();
+    std::vector<GeneratedText> results;
+    for (Hypothesis& one : found) {
+      one.tokens.erase(one.tokens.begin(), one.tokens.begin() + before);
+      TextWriter fresh(generator_.tokenizer_, behind, {});
+      TextWriter& writer = search_.beams == 1 ? streamed : fresh;
+      for (std::size_t at = 0; search_.beams > 1 && at < one.tokens.size(); ++at) {
         if (!is_end(one.tokens[at])) writer.put(one.tokens[at]);
       }
       give(i, writer.finish());
       const EndOfText end = writer.is_stopped()         ? EndOfText::stop_string
                             : is_end(one.tokens.back()) ? EndOfText::end_token
                                                         : EndOfText::length;
-      results[i].push_back({.text = writer.take(),
-                            .ids = std::move(one.tokens),
-                            .log_probability = one.log_probability,
-                            .score = one.score,
-                            .end = end,
-                            .weights = kept.take(i)});
+      GeneratedText& result = results.emplace_back(GeneratedText{.text = writer.take(),
+                                                                 .ids = std::move(one.tokens),
+                                                                 .log_probability = one.log_probability,
+                                                                 .score = one.score,
+                                                                 .end = end});
+      std::ranges::transform(weights, std::back_inserter(result.weights), stacked);
     }
+    return results;
+  }
+
+ private:
+  using HeadRows = std::vector<std::vector<float>>;
+  struct Text {
+    std::int64_t before;               // tokens written before
+    std::vector<std::int32_t> behind;  // what the text is written behind
+    TextWriter writer;
+    std::vector<HeadRows> weights;  // of each of the heads
+  };
+
+  bool is_end(std::int32_t id) const { return std::ranges::find(search_.ends, id) != search_.ends.end(); }
+  void give(std::size_t i, const std::string& text) const {
+    if (options_.on_text && !text.empty()) options_.on_text(i, text);
+  }
+
+  const Generator& generator_;
+  const GeneratorOptions& options_;
+  GenerateOptions search_;
+  std::vector<std::string> stop_strings_;
+  std::map<std::size_t, Text> texts_;
+  std::size_t begun_ = 0;
+};
+
+std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::Prompts prompts,
+                                                                const GeneratorOptions& options) const {
+  const StopScope stop(options.stop);
+  Writing writing(*this, options);
+  std::optional<Session> session;
+  if (!options.session.empty()) session.emplace(*this, prompts, writing.search(), options);
+  std::vector<std::vector<std::int32_t>> all, behind;  // what the model reads, and behind what texts are written
+  std::vector<SequenceStart> starts;
+  for (const std::vector<std::int32_t>& prompt : prompts) {
+    std::vector<std::int32_t>& own = all.emplace_back(session ? session->kept.ids : std::vector<std::int32_t>());
+    own.insert(own.end(), prompt.begin(), prompt.end());
+    auto [read, start] = writing.begin(own, session && prompt.empty() ? session->written() : Hypothesis());
+    behind.push_back(std::move(read));
+    starts.push_back(std::move(start));
+  }
+  const auto next = model_.next_tokens(all, writing.reading(session ? &session->kept.cache : nullptr));
+  auto found = qkv::generate(*next, behind, writing.search(), starts);
+  std::vector<std::vector<GeneratedText>> results;
+  for (std::vector<Hypothesis>& hypotheses : found) {
+    results.push_back(writing.end(results.size(), std::move(hypotheses)));
   }
   if (session) session->keep(all[0], starts[0], results[0].front());
   return results;
+}
+
+void Generator::generate_running(const std::function<std::optional<std::vector<std::int32_t>>(bool idle)>& next,
+                                 const std::function<void(std::size_t prompt, std::vector<GeneratedText> texts)>& ended,
+                                 const GeneratorOptions& options) const {
+  refuse_unless(options.session.empty(), "generate", "a session goes on with 1 prompt");
+  const StopScope stop(options.stop);
+  Writing writing(*this, options);
+  const auto tokens = model_.next_tokens({}, writing.reading());
+  qkv::generate_running(
+      *tokens,
+      [&](bool idle) -> std::optional<ComingSequence> {
+        std::optional<std::vector<std::int32_t>> prompt = next(idle);
+        if (!prompt) return std::nullopt;
+        return writing.begin(*std::move(prompt));
+      },
+      [&](std::int64_t sequence, std::vector<Hypothesis> found) {
+        const auto i = static_cast<std::size_t>(sequence);
+        ended(i, writing.end(i, std::move(found)));
+      },
+      writing.search());
 }
 
 std::vector<std::int32_t> Generator::prompt_ids(const std::string& prompt, PromptForm form) const {

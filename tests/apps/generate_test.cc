@@ -90,6 +90,17 @@ TEST(Generate, AGgufFileIsAModel) {
   EXPECT_TRUE(holds(outcome.err, "--html")) << outcome.err;
 }
 
+// One that comes later, alone or with others, has the same answer.
+TEST(Generate, LinesAreAnsweredAsTheyCome) {
+  const std::string wanted = text_of(kGenerate + "--max-new-tokens 9", {.input = "The cat sat\nx\n"});
+  RunningProgram program(kGenerate + "--max-new-tokens 9");
+  program.write("The cat sat\n");
+  const std::string first = program.read_line();
+  program.write("x\nThe cat sat\n");
+  EXPECT_EQ(first + "\n" + program.read_line() + "\n", wanted);
+  EXPECT_EQ(program.read_line(), first);
+}
+
 TEST(Generate, LinesBeforeOneThatIsRefusedAreAnswered) {
   const Outcome outcome = run_program(kGenerate + "--max-new-tokens 3", {.input = "x\n\nx\n"});
   EXPECT_EQ(outcome.code, 3);

@@ -2,6 +2,8 @@
 // refusals.
 #include "qkv/pipelines/generator.h"
 
+#include <bit>
+
 #include "models/gguf_folder.h"
 #include "models/models_for_test.h"
 
@@ -46,9 +48,25 @@ std::vector<Written> written(const Generator& generator, const std::vector<Ids>&
                              const GeneratorOptions& options) {
   std::vector<Written> all;
   for (const auto& found : generator.generate_ids(prompts, options)) {
-    all.push_back({found.front().ids, 0});
-    std::memcpy(&all.back().bits, &found.front().log_probability, sizeof all.back().bits);
+    all.push_back({found.front().ids, std::bit_cast<std::uint64_t>(found.front().log_probability)});
   }
+  return all;
+}
+
+// The same of prompts that come two or three at a time, the next ones only when some have been written for a while.
+std::vector<Written> written_running(const Generator& generator, const std::vector<Ids>& prompts,
+                                     const GeneratorOptions& options) {
+  std::vector<Written> all(prompts.size());
+  std::size_t begun = 0, asked = 0;
+  generator.generate_running(
+      [&](bool idle) -> std::optional<Ids> {
+        if (begun == prompts.size() || (!idle && ++asked % 4 > 1)) return std::nullopt;
+        return prompts[begun++];
+      },
+      [&](std::size_t prompt, const std::vector<GeneratedText>& found) {
+        all[prompt] = {found.front().ids, std::bit_cast<std::uint64_t>(found.front().log_probability)};
+      },
+      options);
   return all;
 }
 
@@ -80,6 +98,7 @@ TEST(Generator, OneTextHoweverTheWorkIsCut) {
         other.threads = threads;
         EXPECT_EQ(written(generator, prompts, other), wanted) << threads << " threads";
       }
+      EXPECT_EQ(written_running(generator, prompts, options), wanted) << "as they come";
       other = options;
       for (std::size_t i = 0; i < kPrompts; i += 3) {
         other.stream.line = i;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <exception>
 #include <limits>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -124,34 +126,56 @@ void write(const GenerateRequest& request, std::int64_t number, const std::vecto
   }
 }
 
-// `first`: the number of the first line, from 1.
 void generate_prompts(const GenerateRequest& request, const Generator& generator,
-                      const std::vector<std::vector<std::int32_t>>& prompts, std::int64_t first) {
+                      const std::vector<std::vector<std::int32_t>>& prompts) {
   GeneratorOptions options = request.options;
-  options.stream.line = static_cast<std::uint64_t>(first - 1);
   // A single text is shown as it grows.
-  const bool grows = (request.prompts.size() == 1 || !options.session.empty()) && !request.json && !request.ids &&
-                     !request.nbest && generator.beams(options) == 1;
+  const bool grows =
+      prompts.size() == 1 && !request.json && !request.ids && !request.nbest && generator.beams(options) == 1;
   if (grows) options.on_text = [](std::size_t, std::string_view text) { write_output(text); };
+  std::int64_t number = 0;
   for (const auto& found : generator.generate_ids(prompts, options)) {
-    grows ? write_output("\n") : write(request, first++, found);
+    grows ? write_output("\n") : write(request, ++number, found);
   }
 }
 
-// Those before a line of standard input that is refused are answered.
-void generate_lines(const GenerateRequest& request, const Generator& generator, const std::vector<std::string>& lines,
-                    std::int64_t first) {
+void generate_arguments(const GenerateRequest& request, const Generator& generator) {
   std::vector<std::vector<std::int32_t>> prompts;
-  std::exception_ptr refused;
-  try {
-    for (const std::string& line : lines) {
-      prompts.push_back(prompt_of_line(request, generator, line, first + std::ssize(prompts)));
-    }
-  } catch (const FormatError&) {
-    if (!request.prompts.empty()) throw;
-    refused = std::current_exception();
+  for (const std::string& line : request.prompts) {
+    prompts.push_back(prompt_of_line(request, generator, line, 1 + std::ssize(prompts)));
   }
-  generate_prompts(request, generator, prompts, first);
+  generate_prompts(request, generator, prompts);
+}
+
+// Each line of standard input is written beside those that are not finished, and shown behind those before it; these
+// are written to their end where a line is refused.
+void generate_lines(const GenerateRequest& request, const Generator& generator) {
+  constexpr std::size_t kMostWaiting = 1024;
+  InputLines input(request.lines);
+  std::map<std::size_t, std::vector<GeneratedText>> waiting;  // for lines before them
+  std::size_t shown = 0;
+  std::exception_ptr refused;
+  const auto next = [&](bool idle) -> std::optional<std::vector<std::int32_t>> {
+    check_interruption();
+    try {
+      std::string line;
+      const bool is_there = !refused && waiting.size() < kMostWaiting && (idle || input.arrives()) && input.next(line);
+      if (is_there) return prompt_of_line(request, generator, line, input.count());
+    } catch (const Stopped&) {
+      throw;
+    } catch (const std::runtime_error&) {
+      refused = std::current_exception();
+    }
+    return std::nullopt;
+  };
+  const auto ended = [&](std::size_t at, std::vector<GeneratedText> found) {
+    waiting.emplace(at, std::move(found));
+    for (auto first = waiting.find(shown); first != waiting.end(); first = waiting.find(shown)) {
+      write(request, static_cast<std::int64_t>(++shown), first->second);
+      waiting.erase(first);
+    }
+  };
+  generator.generate_running(next, ended, request.options);
   if (refused) std::rethrow_exception(refused);
 }
 
@@ -159,20 +183,15 @@ void generate_lines(const GenerateRequest& request, const Generator& generator, 
 void continue_session(const GenerateRequest& request, const Generator& generator) {
   const std::string& path = request.options.session;
   if (request.prompts.size() > 1) throw UsageError("PROMPT", "must be one at most with --session");
-  if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
+  if (!request.prompts.empty()) return generate_arguments(request, generator);
   if (!io::is_there(path)) throw UsageError("--session", path + " is not there yet; a PROMPT begins it");
-  generate_prompts(request, generator, {{}}, 1);
+  generate_prompts(request, generator, {{}});
 }
 
 // The session, the prompts, or standard input.
 void answer(const GenerateRequest& request, const Generator& generator) {
   if (!request.options.session.empty()) return continue_session(request, generator);
-  if (!request.prompts.empty()) return generate_lines(request, generator, request.prompts, 1);
-  InputLines input(request.lines);
-  for (std::vector<std::string> lines; input.next(lines);) {
-    check_interruption();
-    generate_lines(request, generator, lines, input.count() - std::ssize(lines) + 1);
-  }
+  request.prompts.empty() ? generate_lines(request, generator) : generate_arguments(request, generator);
 }
 
 // What each text was written from.

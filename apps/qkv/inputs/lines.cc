@@ -93,11 +93,10 @@ bool InputLines::next(std::string& line) {
   return true;
 }
 
-// Whether another line is there, or soon will be if it has begun.
-bool InputLines::arrives() {
+bool InputLines::arrives(std::chrono::milliseconds silence) {
   while (must_wait()) {
     const bool has_begun = begin_ < bytes_.size();
-    if (!fetch(has_begun ? kSilence : std::chrono::milliseconds(0))) return false;
+    if (!fetch(has_begun ? silence : std::chrono::milliseconds(0))) return false;
   }
   return true;
 }
@@ -105,7 +104,7 @@ bool InputLines::arrives() {
 bool InputLines::next(std::vector<std::string>& lines) {
   lines.clear();
   try {
-    for (std::string line; lines.size() < batch_ && (lines.empty() || arrives()) && next(line);) {
+    for (std::string line; lines.size() < batch_ && (lines.empty() || arrives(kSilence)) && next(line);) {
       lines.push_back(std::move(line));
     }
   } catch (const std::runtime_error&) {

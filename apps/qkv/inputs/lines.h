@@ -50,6 +50,9 @@ class InputLines {
   // The next line. False at the end of input.
   bool next(std::string& line);
 
+  // Whether another line is there; what has begun is waited for a little, at most `silence`.
+  bool arrives(std::chrono::milliseconds silence = {});
+
   // Whether next() would have to wait for input.
   bool must_wait() const { return !ended_ && bytes_.find('\n', begin_) == std::string::npos; }
 
@@ -63,7 +66,6 @@ class InputLines {
 
  private:
   bool fetch(std::optional<std::chrono::milliseconds> patience = {});
-  bool arrives();
 
   TextLineOptions options_;
   std::string bytes_;      // that have arrived

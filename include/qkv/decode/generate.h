@@ -35,6 +35,9 @@ class QKV_API NextTokens {
   /// this step, with the bits of as many steps. std::invalid_argument: the model has none.
   virtual MutableTensorView step_runs(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens,
                                       std::span<const std::int64_t> lengths);
+  /// One more sequence, numbered behind those there are, that a later step begins. std::invalid_argument: the model has
+  /// none, and for a prompt that it cannot read.
+  virtual void add(std::span<const std::int32_t> prompt);
 };
 
 inline constexpr std::int64_t kMaxBeams = 1024;
@@ -121,5 +124,19 @@ QKV_API std::vector<std::vector<Hypothesis>> generate(NextTokens& model,
                                                       std::span<const std::vector<std::int32_t>> prompts,
                                                       const GenerateOptions& options,
                                                       std::span<const SequenceStart> starts = {});
+
+/// A sequence on its way into generate_running().
+struct ComingSequence {
+  std::vector<std::int32_t> prompt{};  ///< at least one token
+  SequenceStart start{};
+};
+
+/// The same of sequences that come while others are written, numbered from 0: each joins them as soon as `rows` leaves
+/// room, and leaves them when it ends. `next` gives one; if none has come, nothing, and the others go on; nothing where
+/// `idle` says that there are no others is the end. `ended` is called with each as it ends. Both on the calling thread.
+/// The model must have add().
+QKV_API void generate_running(NextTokens& model, const std::function<std::optional<ComingSequence>(bool idle)>& next,
+                              const std::function<void(std::int64_t sequence, std::vector<Hypothesis> found)>& ended,
+                              const GenerateOptions& options);
 
 }  // namespace qkv

@@ -115,13 +115,19 @@ class QKV_API Generator {
   /// A prompt's ids. FormatError if the folder had no tokenizer.json, or for `chat` no chat template of a known kind.
   std::vector<std::int32_t> prompt_ids(const std::string& prompt, PromptForm form = PromptForm::text) const;
   /// As generate() takes it with these options: what continues a session is raw, or the next message of its chat.
-  /// FormatError for a chat where the session's text is none by this template, or one of [INST].
+  /// FormatError for a chat where the session's text is none by this template, or the template does not say how an
+  /// answer ends.
   std::vector<std::int32_t> prompt_ids(const std::string& prompt, const GeneratorOptions& options) const;
   /// Why nothing is written behind a prompt of so many tokens; empty: it is.
   std::string refusal_of_length(std::int64_t tokens) const;
   /// From ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
   std::vector<std::vector<GeneratedText>> generate_ids(LanguageModel::Prompts prompts,
                                                        const GeneratorOptions& options = {}) const;
+  /// The same of prompts that come while others are written, and of which each is written with the bits that it has
+  /// alone: `next` and `ended` as in decode/generate.h. std::invalid_argument also for a session.
+  void generate_running(const std::function<std::optional<std::vector<std::int32_t>>(bool idle)>& next,
+                        const std::function<void(std::size_t prompt, std::vector<GeneratedText> texts)>& ended,
+                        const GeneratorOptions& options = {}) const;
 
   /// How probable the model finds each token of these texts, tokenized as prompts are. A text longer than the model's
   /// positions is read in windows that begin half of them apart, and a token counts in the first that holds it, as
@@ -147,6 +153,7 @@ class QKV_API Generator {
             Lengths lengths, std::vector<std::string> stop_strings);
 
   class TextWriter;
+  class Writing;
   struct Session;
 
   GenerateOptions search_options(const GeneratorOptions& options) const;

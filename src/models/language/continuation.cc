@@ -1,6 +1,7 @@
 // What follows some prompts: their tokens are read into a cache, then those that generate() adds.
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "core/refuse.h"
@@ -29,20 +30,22 @@ class LanguageModel::Continuation final : public NextTokens {
   Continuation(const LanguageModel& model, Prompts prompts, const PromptOptions& options)
       : model_(model),
         options_(options),
-        prompts_(prompts.begin(), prompts.end()),
         own_cache_(model.layers_.make_cache(0, options.cache_type)),
         cache_(options.cache != nullptr ? *options.cache : own_cache_) {
     for (const TransformerLayerConfig& layer : model.config_.layers) has_windows_ |= layer.window.has_value();
     ask_for_weights();
     refuse_unless(options.chunk >= 0, "language_model", "chunks are of {} tokens; at least 0 is needed", options.chunk);
-    for (const std::vector<std::int32_t>& prompt : prompts) {
-      refuse_unless(!prompt.empty(), "language_model", "a prompt is empty; it needs a token");
-      check_length(std::ssize(prompt), model.config_.positions);
-    }
+    for (const std::vector<std::int32_t>& prompt : prompts) add(prompt);
     if (options.cache != nullptr) take_cache();
   }
 
   std::int64_t vocab() const override { return model_.config_.vocab; }
+
+  void add(std::span<const std::int32_t> prompt) override {
+    refuse_unless(!prompt.empty(), "language_model", "a prompt is empty; it needs a token");
+    check_length(std::ssize(prompt), model_.config_.positions);
+    prompts_[added_++] = {prompt.begin(), prompt.end()};
+  }
 
   MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
     return step_runs(parents, tokens, std::vector<std::int64_t>(parents.size(), 1));
@@ -58,6 +61,7 @@ class LanguageModel::Continuation final : public NextTokens {
                             : places_[static_cast<std::size_t>(parent)]);
     }
     is_first_ = false;
+    forget_prompts(rows);
     continue_rows(std::move(rows));
     drop_unseen();
     const std::vector<std::size_t> reading = unread_rows();
@@ -93,9 +97,9 @@ class LanguageModel::Continuation final : public NextTokens {
     const auto fits = [&](const TransformerLayerCache& layer) {
       return layer.self.batch() == 1 && layer.self.length(0) == cache_.layers.front().self.length(0);
     };
-    refuse_unless(prompts_.size() == 1 && cache_.layers.size() == model_.config_.layers.size() &&
+    refuse_unless(added_ == 1 && cache_.layers.size() == model_.config_.layers.size() &&
                       std::ranges::all_of(cache_.layers, fits) &&
-                      cache_.layers.front().self.length(0) < std::ssize(prompts_[0]),
+                      cache_.layers.front().self.length(0) < std::ssize(prompts_.at(0)),
                   "language_model", "a cache must have read some first tokens of one prompt, in each layer as many");
     rows_ = {{.prompt = 0, .read = cache_.layers.front().self.length(0), .sequence = 0}};
   }
@@ -103,6 +107,13 @@ class LanguageModel::Continuation final : public NextTokens {
   // Row of a prompt that begins.
   Row begun(std::size_t prompt) const {
     return options_.cache != nullptr ? rows_.front() : Row{.prompt = prompt, .read = 0, .sequence = -1};
+  }
+
+  // Those of rows that ended.
+  void forget_prompts(const std::vector<Row>& going) {
+    for (const Row& row : rows_) {
+      if (std::ranges::find(going, row.prompt, &Row::prompt) == going.end()) prompts_.erase(row.prompt);
+    }
   }
 
   // The sequences of the cache become these.
@@ -132,7 +143,7 @@ class LanguageModel::Continuation final : public NextTokens {
   std::vector<std::size_t> unread_rows() const {
     std::vector<std::size_t> unread;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
-      const std::int64_t left = std::ssize(prompts_[rows_[r].prompt]) - rows_[r].read;
+      const std::int64_t left = std::ssize(prompts_.at(rows_[r].prompt)) - rows_[r].read;
       if (left > (rows_[r].read > 0 ? 1 : 0)) unread.push_back(r);
     }
     return unread;
@@ -152,10 +163,10 @@ class LanguageModel::Continuation final : public NextTokens {
     }
     std::vector<Sharer> sharers;
     for (const std::size_t row : reading) {
-      const std::vector<std::int32_t>& own = prompts_[rows_[row].prompt];
+      const std::vector<std::int32_t>& own = prompts_.at(rows_[row].prompt);
       Sharer best{row, row, rows_[row].read};
       for (const std::size_t source : sources) {
-        const std::vector<std::int32_t>& other = prompts_[rows_[source].prompt];
+        const std::vector<std::int32_t>& other = prompts_.at(rows_[source].prompt);
         const auto same = std::ranges::mismatch(own, other).in1 - own.begin();
         const std::int64_t shared = std::min(same, std::ssize(own) - 2);
         if (shared >= best.tokens + kSharedTokens) best = {row, source, shared};
@@ -196,14 +207,14 @@ class LanguageModel::Continuation final : public NextTokens {
     std::vector<std::int64_t> counts(rows_.size());
     std::int64_t all = 0;
     for (const std::size_t row : next) {
-      const std::int64_t left = std::ssize(prompts_[rows_[row].prompt]) - rows_[row].read;
+      const std::int64_t left = std::ssize(prompts_.at(rows_[row].prompt)) - rows_[row].read;
       const std::int64_t count = next_chunk(left, options_.chunk);
       if (all > 0 && all + count > kTokensTogether) continue;
       all += counts[row] = count;
     }
     TokenRows tokens;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
-      const auto own = std::span(prompts_[rows_[r].prompt]);
+      const auto own = std::span(prompts_.at(rows_[r].prompt));
       tokens.add(counts[r] == 0
                      ? own.first(0)
                      : own.subspan(static_cast<std::size_t>(rows_[r].read), static_cast<std::size_t>(counts[r])),
@@ -221,7 +232,7 @@ class LanguageModel::Continuation final : public NextTokens {
     std::int64_t row = 0;
     for (std::size_t r = 0; r < rows_.size(); ++r) {
       if (counts[r] == 0) continue;
-      if (rows_[r].read == std::ssize(prompts_[rows_[r].prompt])) give_weights(rows_[r].prompt, row, rows_[r].read);
+      if (rows_[r].read == std::ssize(prompts_.at(rows_[r].prompt))) give_weights(rows_[r].prompt, row, rows_[r].read);
       ++row;
     }
     return true;
@@ -293,7 +304,8 @@ class LanguageModel::Continuation final : public NextTokens {
 
   const LanguageModel& model_;
   const PromptOptions options_;
-  const std::vector<std::vector<std::int32_t>> prompts_;
+  std::map<std::size_t, std::vector<std::int32_t>> prompts_;  // by number, until their last row ends
+  std::size_t added_ = 0;
   StackCache own_cache_;
   StackCache& cache_;
   std::vector<Row> rows_;                  // of the cache
