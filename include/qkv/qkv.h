@@ -65,14 +65,14 @@ enum qkv_task {
 
 /// How the matrices of a model's layers are kept (matmul.h).
 enum qkv_storage {
-  QKV_STORE_F32 = 0,           ///< as they are
-  QKV_STORE_BF16 = 1,          ///< half the memory
-  QKV_STORE_INT8 = 2,          ///< a quarter
-  QKV_STORE_INT8_GROUPS = 3,   ///< 0.28, and closer to F32
-  QKV_STORE_REDUCED = 4,       ///< half; what they multiply is rounded to bf16, too
-  QKV_STORE_REDUCED_PAIRS = 5, ///< the same, faster, where the CPU has AVX512-BF16; else QKV_INVALID
-  QKV_STORE_Q8 = 6,            ///< the blocks of a GGUF file that has Q8_0, with the bits of F32; else QKV_FORMAT
-  QKV_STORE_Q4 = 7             ///< the same of Q4_0 and Q4_1
+  QKV_STORE_F32 = 0,            ///< as they are
+  QKV_STORE_BF16 = 1,           ///< half the memory
+  QKV_STORE_INT8 = 2,           ///< a quarter
+  QKV_STORE_INT8_GROUPS = 3,    ///< 0.28, and closer to F32
+  QKV_STORE_REDUCED = 4,        ///< half; what they multiply is rounded to bf16, too
+  QKV_STORE_REDUCED_PAIRS = 5,  ///< the same, faster, where the CPU has AVX512-BF16; else QKV_INVALID
+  QKV_STORE_Q8 = 6,             ///< the blocks of a GGUF file that has Q8_0, with the bits of F32; else QKV_FORMAT
+  QKV_STORE_Q4 = 7              ///< the same of Q4_0 and Q4_1
 };
 
 /// A model of one task. Immutable.

@@ -30,10 +30,9 @@ constexpr const char* kTasks[] = {"QKV_EMBED",     "QKV_RANK",     "QKV_CLASSIFY
                                   "QKV_TRANSLATE", "QKV_GENERATE", "QKV_TAG",      "QKV_ANSWER"};
 static_assert(std::size(kTasks) == std::variant_size_v<decltype(qkv_model::is)>);
 
-constexpr WeightStorage kStorages[] = {WeightStorage::full,    WeightStorage::bf16,
-                                       WeightStorage::int8,    WeightStorage::int8_groups,
-                                       WeightStorage::reduced, WeightStorage::reduced_pairs,
-                                       WeightStorage::q8,      WeightStorage::q4};
+constexpr WeightStorage kStorages[] = {WeightStorage::full,        WeightStorage::bf16,    WeightStorage::int8,
+                                       WeightStorage::int8_groups, WeightStorage::reduced, WeightStorage::reduced_pairs,
+                                       WeightStorage::q8,          WeightStorage::q4};
 
 template <int task>
 const auto& opened_for(const qkv_model* model, const char* subject) {
