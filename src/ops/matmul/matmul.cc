@@ -188,16 +188,17 @@ void multiply_full(const TensorView& a, const PackedMatrix& b, Columns columns, 
                           : multiply<double>(a, b, columns, out, options);
 }
 
-// So many rows at a time that those of a thread stay in its cache, rounded.
-void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
-                      const MatmulOptions& options) {
-  constexpr std::int64_t kRoundedRows = 32;  // of a task
-  const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = b.panel_columns();
+// m rows, so many at a time that those of a thread stay in its cache, rounded: round(form, first, rows, to, threads).
+template <class Round>
+void multiply_reduced(std::int64_t m, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options,
+                      const Round& round) {
+  constexpr std::int64_t kUnit = 32;  // of rows
+  const std::int64_t k = b.rows(), n = b.columns(), width = b.panel_columns();
   const ReducedForm form = reduced_form(b.storage());
   check_target(b, form.columns, form.group);
   if (m == 0 || n == 0) return;
   const std::int64_t task_rows =
-      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kRoundedRows) * kRoundedRows;
+      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kUnit) * kUnit;
   const std::int64_t most = std::min(m, task_rows * workers(options.threads));
   const std::int64_t depth = form.depth(k), words = form.words(k);
   Tensor rounded = Tensor::uninitialized({form.rows(most), words});
@@ -206,19 +207,9 @@ void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableT
   const std::int64_t panel_size = b.panels().stride(0);
   for (std::int64_t begin = 0; begin < m; begin += most) {
     const std::int64_t present = std::min(most, m - begin);
-    const float* from = a.data<float>() + begin * a.stride(0);
     float* to = rounded.data<float>();
-    const int threads = worth_sharing(options.threads, 0, static_cast<double>(present * k) * sizeof(float));
-    parallel_for(divide_up(present, kRoundedRows), threads, [&](std::int64_t task, int) {
-      check_stop();
-      const std::int64_t row = task * kRoundedRows;
-      form.round_rows({.from = from + row * a.stride(0),
-                       .row_step = a.stride(0),
-                       .rows = std::min(kRoundedRows, present - row),
-                       .depth = k,
-                       .filled = depth,
-                       .to = to + row * words});
-    });
+    round(form, begin, present, to,
+          worth_sharing(options.threads, 0, static_cast<double>(present * k) * sizeof(float)));
     for_each_panel(present, b, Columns(b), task_rows, options.threads,
                    [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
                      const std::int64_t column = panel * width;
@@ -236,6 +227,45 @@ void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableT
                                     .wide = wide.of(worker)});
                    });
   }
+}
+
+void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                      const MatmulOptions& options) {
+  constexpr std::int64_t kTask = 32;
+  const std::int64_t k = b.rows(), step = a.stride(0);
+  multiply_reduced(a.size(0), b, out, options,
+                   [&](const ReducedForm& form, std::int64_t first, std::int64_t rows, float* to, int threads) {
+                     parallel_for(divide_up(rows, kTask), threads, [&](std::int64_t task, int) {
+                       check_stop();
+                       const std::int64_t row = task * kTask;
+                       form.round_rows({.from = a.data<float>() + (first + row) * step,
+                                        .row_step = step,
+                                        .rows = std::min(kTask, rows - row),
+                                        .depth = k,
+                                        .filled = form.depth(k),
+                                        .to = to + row * form.words(k)});
+                     });
+                   });
+}
+
+// Of columns of a.
+void multiply_transposed_reduced(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                                 const MatmulOptions& options) {
+  const std::int64_t k = b.rows(), step = a.stride(0);
+  multiply_reduced(a.size(1), b, out, options,
+                   [&](const ReducedForm& form, std::int64_t first, std::int64_t columns, float* to, int threads) {
+                     parallel_for(divide_up(k, kTurnedRows), threads, [&](std::int64_t task, int) {
+                       check_stop();
+                       const std::int64_t begin = task * kTurnedRows;
+                       form.round_columns({.from = a.data<float>() + begin * step + first,
+                                           .row_step = step,
+                                           .columns = columns,
+                                           .begin = begin,
+                                           .count = std::min(kTurnedRows, k - begin),
+                                           .filled = form.depth(k),
+                                           .to = to});
+                     });
+                   });
 }
 
 // Of a kernel for weights of 8 bits.
@@ -345,63 +375,37 @@ void multiply_blocks(const TensorView& a, const PackedMatrix& b, const MutableTe
                  });
 }
 
-// Both operands lie in panels of the same width: one of a, read across, gives the rows of a task. `left`: the panels of
-// a; the kernel of both.
-template <class T, class S = T>
-void multiply_transposed(const PackedMatrix& a, const T* left, const PackedMatrix& b, MultiplyPanel<T, S> kernel,
-                         const MutableTensorView& out, const MatmulOptions& options) {
+// Both operands lie in panels of the same width: one of a, read across, gives the rows of a task.
+template <class T>
+void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
+                         const MatmulOptions& options) {
   const std::int64_t m = a.columns(), k = b.rows(), n = b.columns(), width = panel_columns<T>();
   check_target(a, panel_columns<T>(), 1);
   check_target(b, panel_columns<T>(), 1);
-  const S* right = b.panels().data<S>();
+  const MultiplyPanel<T> kernel = multiply_panel<T>();
+  const T *left = a.panels().data<T>(), *right = b.panels().data<T>();
   T* result = out.data<T>();
   const std::int64_t left_panels = divide_up(m, width), right_panels = divide_up(n, width);
   // A panel of the larger operand stays while all of the smaller one, which the cache may hold, passes by.
   const bool left_stays = m > n;
   const auto elements = static_cast<double>(m * n);
   const int threads = worth_waking(options.threads, static_cast<double>(k) * elements, elements * sizeof(T));
-  WideRoom wide(sizeof(S) < sizeof(T) ? m : 0, width, threads);
-  parallel_for(left_panels * right_panels, threads, [&](std::int64_t task, int worker) {
+  parallel_for(left_panels * right_panels, threads, [&](std::int64_t task, int) {
     const std::int64_t row = (left_stays ? task / right_panels : task % left_panels) * width;
     const std::int64_t column = (left_stays ? task % right_panels : task / left_panels) * width;
-    const PanelProduct<T, S> own{.left = left + row * k,
-                                 .left_stride = 1,
-                                 .left_step = width,
-                                 .rows = std::min(width, m - row),
-                                 .panel = right + column * k,
-                                 .depth = k,
-                                 .out = result + row * out.stride(0) + column,
-                                 .out_stride = out.stride(0),
-                                 .columns = std::min(width, n - column),
-                                 .bias = nullptr,
-                                 .accumulate = options.accumulate,
-                                 .wide = wide.of(worker)};
+    const PanelProduct<T> own{.left = left + row * k,
+                              .left_stride = 1,
+                              .left_step = width,
+                              .rows = std::min(width, m - row),
+                              .panel = right + column * k,
+                              .depth = k,
+                              .out = result + row * out.stride(0) + column,
+                              .out_stride = out.stride(0),
+                              .columns = std::min(width, n - column),
+                              .bias = nullptr,
+                              .accumulate = options.accumulate};
     multiply_depths(kernel, own, width);
   });
-}
-
-// Rows of `a` are what words are made of; floats are its panels, rounded.
-void multiply_transposed_reduced(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
-                                 const MatmulOptions& options) {
-  const ReducedForm form = reduced_form(b.storage());
-  if (form.group == 2) {
-    Tensor across = Tensor::uninitialized({a.columns(), a.rows()});
-    a.unpack(across.view().transpose(0, 1), 0, options.threads);
-    return multiply_reduced(across, b, out, options);
-  }
-  const std::int64_t panels = a.panels().size(0), size = a.panels().stride(0);
-  Tensor rounded = Tensor::uninitialized(a.panels().shape());
-  const int threads = worth_waking(options.threads, 0, static_cast<double>(panels * size) * sizeof(float));
-  parallel_for(panels, threads, [&](std::int64_t panel, int) {
-    check_stop();
-    form.round_rows({.from = a.panels().data<float>() + panel * size,
-                     .row_step = size,
-                     .rows = 1,
-                     .depth = size,
-                     .filled = size,
-                     .to = rounded.data<float>() + panel * size});
-  });
-  multiply_transposed<float, BFloat16>(a, std::as_const(rounded).data<float>(), b, form.multiply, out, options);
 }
 
 }  // namespace
@@ -438,6 +442,16 @@ void matmul_columns(const TensorView& a, const PackedMatrix& b, std::int64_t fir
   multiply_full(a, b, columns, out, options);
 }
 
+void matmul_transposed_rows(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                            const MatmulOptions& options) {
+  if (!is_reduced(b.storage())) return matmul_transposed(PackedMatrix(a, options.threads), b, out, options);
+  check_shape("a", a, {b.rows(), a.size(-1)});
+  check_type("a", a.dtype(), b);
+  check_unit("a", a.size(1), a.stride(1));
+  check_out(out, {a.size(1), b.columns()}, b);
+  multiply_transposed_reduced(a, b, out, options);
+}
+
 }  // namespace ops
 
 void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
@@ -453,11 +467,13 @@ void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mutab
   }
   check_out(out, {a.columns(), b.columns()}, b);
   if (reduced) {
-    multiply_transposed_reduced(a, b, out, options);
+    Tensor rows = Tensor::uninitialized({a.rows(), a.columns()});
+    a.unpack(rows, 0, options.threads);
+    multiply_transposed_reduced(rows, b, out, options);
   } else if (b.dtype() == Dtype::f32) {
-    multiply_transposed<float>(a, a.panels().data<float>(), b, multiply_panel<float>(), out, options);
+    multiply_transposed<float>(a, b, out, options);
   } else {
-    multiply_transposed<double>(a, a.panels().data<double>(), b, multiply_panel<double>(), out, options);
+    multiply_transposed<double>(a, b, out, options);
   }
 }
 

@@ -1,4 +1,4 @@
-// Products with some columns of a packed matrix.
+// Products with some columns of a packed matrix, and of the columns of rows.
 #pragma once
 
 #include <cstdint>
@@ -14,5 +14,10 @@ std::int64_t column_step(const PackedMatrix& b);
 // or in full storage those from a multiple of column_step() on: std::invalid_argument otherwise.
 void matmul_columns(const TensorView& a, const PackedMatrix& b, std::int64_t first, const MutableTensorView& out,
                     const MatmulOptions& options = {});
+
+// matmul_transposed() of a [k, m] as rows, whose last stride is 1: packed for this call, or for reduced precision
+// rounded on the way. The same bits.
+void matmul_transposed_rows(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
+                            const MatmulOptions& options = {});
 
 }  // namespace qkv::inline ops

@@ -29,12 +29,25 @@ struct ReducedRows {
   float* to;
 };
 
+// Columns of some rows, which become rows of a left operand: elements begin <= k < begin + count of its depth, with
+// zeros behind the last.
+struct ReducedColumns {
+  const float* from;
+  std::int64_t row_step, columns;
+  std::int64_t begin, count;  // a multiple of kTurnedRows, and at most so many
+  std::int64_t filled;
+  float* to;
+};
+
+inline constexpr std::int64_t kTurnedRows = 32;
+
 struct ReducedForm {
   int columns;  // of a panel
   int group;    // 2: operands are words of two neighbours; 1: floats, or bf16 to be widened
   // What a depth is filled up to by zeros; and rows of a left operand, the last ones being anything.
   std::int64_t depth_unit, row_unit;
   void (*round_rows)(const ReducedRows& rows);
+  void (*round_columns)(const ReducedColumns& columns);
   MultiplyPanel<float, BFloat16> multiply;
   // Of group 2; a word whose second row is missing has 0 there.
   void (*pack_strip)(const ReducedStrip& strip);

@@ -2,6 +2,7 @@
 // both written down anew from their documentation.
 #include "attention/attention_testing.h"
 #include "io/files_for_test.h"
+#include "ops/matmul/matmul_columns.h"
 #include "ops/matmul/tiled_panel.h"
 #include "qkv/matmul.h"
 #include "qkv/target.h"
@@ -110,10 +111,16 @@ TEST_P(MatmulReduced, HasTheSumsOfTheInstruction) {
 TEST_P(MatmulReduced, TransposedHasThemToo) {
   for (const auto& [k, m, n] : kReducedSizes) {
     SCOPED_TRACE(::testing::Message() << m << " x " << k << " x " << n);
-    const Tensor a = normal_matrix({k, m}, 5, 1), b = normal_matrix({k, n}, 6, 1), before = normal_matrix({m, n}, 7, 1);
+    const Tensor wide = normal_matrix({k, m + 3}, 5, 1), b = normal_matrix({k, n}, 6, 1),
+                 before = normal_matrix({m, n}, 7, 1);
+    const TensorView part = wide.view().slice(1, 2, 2 + m);
+    const Tensor a = Tensor::copy(part);
     for (const auto& [storage, sum] : storages()) {
       Tensor out = Tensor::copy(before);
       matmul_transposed(PackedMatrix(a), PackedMatrix(b, 0, storage), out, {.accumulate = true, .threads = 3});
+      expect_summed(sum, a.view().transpose(0, 1), b.view().transpose(0, 1), before, {}, out);
+      out = Tensor::copy(before);
+      matmul_transposed_rows(part, PackedMatrix(b, 0, storage), out, {.accumulate = true, .threads = 2});
       expect_summed(sum, a.view().transpose(0, 1), b.view().transpose(0, 1), before, {}, out);
     }
   }
