@@ -16,7 +16,6 @@
 #include "lab/compare/catalog.h"
 #include "lab/compare/chart.h"
 #include "lab/compare/cost.h"
-#include "lab/compare/measurable.h"
 #include "lab/compare/pair_tasks.h"
 #include "lab/compare/run.h"
 #include "qkv/files.h"
@@ -324,10 +323,9 @@ class Comparing {
   void measure(const std::string& name, const std::string& work, Model& model, const std::vector<std::int64_t>& lengths,
                Comparison& comparison) const {
     model.update([](const std::string&, Parameter& parameter) { parameter.want_gradient(); });
-    const std::unique_ptr<Measurable> measured = measurable(model);
-    ComparedStructure& structure = comparison.structure.emplace_back(structure_of(*measured, options_.seed));
+    ComparedStructure& structure = comparison.structure.emplace_back(structure_of(model, options_.seed));
     structure.model = name, structure.work = work;
-    for (ComparedCost& cost : cost_of(*measured, lengths)) {
+    for (ComparedCost& cost : cost_of(model, lengths)) {
       cost.model = name, cost.work = work;
       comparison.cost.push_back(std::move(cost));
     }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lab/compare/compare.h"
-#include "lab/compare/measurable.h"
+#include "lab/models/measurable.h"
 
 namespace qkv::comparison {
 

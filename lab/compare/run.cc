@@ -15,7 +15,6 @@
 #include "core/refuse.h"
 #include "io/json/json_document.h"
 #include "lab/compare/catalog.h"
-#include "lab/compare/measurable.h"
 #include "lab/compare/pair_tasks.h"
 #include "lab/compare/sequence_tasks.h"
 #include "qkv/decode/generate.h"

@@ -147,10 +147,4 @@ void SequenceModel::update(const ParameterUpdater& updater) {
   updater("out.bias", out_bias_);
 }
 
-std::int64_t parameter_count(const Trainable& model) {
-  std::int64_t count = 0;
-  model.visit([&](const std::string&, const Parameter& parameter) { count += parameter.value.element_count(); });
-  return count;
-}
-
 }  // namespace qkv::comparison

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lab/models/measurable.h"
 #include "lab/models/sequence_body.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/embedding.h"
@@ -29,7 +30,7 @@ struct SequenceModelConfig {
   std::int64_t width = 0;  // sequence_body.h
 };
 
-class SequenceModel : public TrainableOn<SequenceBatch> {
+class SequenceModel : public TrainableOn<SequenceBatch>, public Measurable {
  public:
   // Weights to train from (initial_weights.h); embeddings are normal with deviation 1, as torch.nn.Embedding's.
   SequenceModel(const SequenceModelConfig& config, std::uint64_t seed, Dtype dtype = Dtype::f32);
@@ -56,11 +57,13 @@ class SequenceModel : public TrainableOn<SequenceBatch> {
   };
 
   const SequenceModelConfig& config() const { return config_; }
-  SequenceGraph graph(std::int64_t length) const;
-  // Multiplications and additions of the products: of a token of a sequence of this length that is read at once, mean;
-  // and of one that is read after so many others.
-  double operations_at_once(std::int64_t length) const;
-  double operations_in_turn(std::int64_t length) const;
+  std::int64_t parameters() const override { return parameter_count(*this); }
+  SequenceGraph graph(std::int64_t length) const override;
+  double operations_at_once(std::int64_t length) const override;
+  double operations_in_turn(std::int64_t length) const override;
+  std::int64_t measured_reach(std::int64_t length, std::uint64_t seed) const override;
+  void train(std::int64_t sequences, std::int64_t length) override;
+  std::shared_ptr<void> answer(std::int64_t length) const override;
 
   void visit(const ParameterVisitor& visitor) const override;
   void update(const ParameterUpdater& updater) override;
@@ -76,8 +79,5 @@ class SequenceModel : public TrainableOn<SequenceBatch> {
   std::unique_ptr<SequenceBody> body_;
   Parameter out_weight_, out_bias_;
 };
-
-// Of all parameters.
-std::int64_t parameter_count(const Trainable& model);
 
 }  // namespace qkv::comparison

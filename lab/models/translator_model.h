@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "lab/models/dependencies.h"
+#include "lab/models/measurable.h"
 #include "qkv/attention/mask.h"
 #include "qkv/models/encoder_decoder.h"
 #include "qkv/models/trainable.h"
@@ -22,7 +22,7 @@ struct TranslatorConfig {
   std::int64_t ff_dim = 0;  // of a Transformer
 };
 
-class TranslatorModel : public TrainableOn<PairBatch> {
+class TranslatorModel : public TrainableOn<PairBatch>, public Measurable {
  public:
   TranslatorModel(const TranslatorConfig& config, std::uint64_t seed);  // weights to train from
   TranslatorModel(const TranslatorConfig& config, Weights weights);
@@ -35,12 +35,15 @@ class TranslatorModel : public TrainableOn<PairBatch> {
   const TranslatorConfig& config() const { return config_; }
   const EncoderDecoder& model() const { return *model_; }
 
+  std::int64_t parameters() const override { return parameter_count(*this); }
   // From source tokens, the inputs, to as many target tokens.
-  SequenceGraph graph(std::int64_t length) const;
-  // Multiplications and additions of the products for a source token and a target token, mean, where both sides have
-  // this length: all target tokens at once; one after so many others.
-  double operations_at_once(std::int64_t length) const;
-  double operations_in_turn(std::int64_t length) const;
+  SequenceGraph graph(std::int64_t length) const override;
+  // For a source token and a target token, where both sides have this length.
+  double operations_at_once(std::int64_t length) const override;
+  double operations_in_turn(std::int64_t length) const override;
+  std::int64_t measured_reach(std::int64_t length, std::uint64_t seed) const override;
+  void train(std::int64_t sequences, std::int64_t length) override;
+  std::shared_ptr<void> answer(std::int64_t length) const override;
 
  private:
   double weight_operations() const;

@@ -1,7 +1,6 @@
 // What is measured of models: how far they see, gradients at their inputs, memory, and how numbers grow.
 #include "lab/compare/catalog.h"
 #include "lab/compare/cost.h"
-#include "lab/compare/measurable.h"
 #include "lab/compare/pair_tasks.h"
 #include "lab/compare/perturbed.h"
 #include "lab/compare/sequence_tasks.h"
@@ -15,32 +14,32 @@ TEST(Measurable, ReachIsWhatIsCountedFromTheLayers) {
        {SequenceKind::rnn, SequenceKind::lstm, SequenceKind::gru, SequenceKind::cnn, SequenceKind::transformer}) {
     for (const std::int64_t length : {1, 2, 40}) {
       SequenceModel model({.kind = kind, .vocab = 9, .embedding = 16, .width = 24}, 1, Dtype::f64);
-      EXPECT_EQ(measurable(model)->measured_reach(length, 2), reach(model.graph(length)));
+      EXPECT_EQ(model.measured_reach(length, 2), reach(model.graph(length)));
     }
   }
   for (const TranslatorKind kind :
        {TranslatorKind::fixed, TranslatorKind::additive, TranslatorKind::dot, TranslatorKind::transformer}) {
     TranslatorModel model({.kind = kind, .tokens = reversal_tokens(20), .model_dim = 16, .ff_dim = 8}, 1);
-    EXPECT_EQ(measurable(model)->measured_reach(8, 2), 7);  // the whole source
+    EXPECT_EQ(model.measured_reach(8, 2), 7);  // the whole source
   }
 }
 
 TEST(Measurable, TrainsAndAnswers) {
   SequenceModel reader({.kind = SequenceKind::gru, .vocab = 9, .embedding = 4, .width = 5}, 1);
   TranslatorModel translator({.kind = TranslatorKind::dot, .tokens = reversal_tokens(20), .model_dim = 8}, 1);
-  const auto expect_gradients = [](Trainable& model, Measurable& measured) {
+  const auto expect_gradients = [](auto& model) {
     model.update([](const std::string&, Parameter& p) { p.want_gradient(); });
-    measured.train(2, 5);
+    model.train(2, 5);
     double sum = 0;
     model.visit([&](const std::string&, const Parameter& p) {
       for (std::int64_t i = 0; i < p.gradient.element_count(); ++i) sum += std::abs(p.gradient.data<float>()[i]);
     });
     EXPECT_GT(sum, 0);
-    EXPECT_NE(measured.answer(6), nullptr);
-    EXPECT_EQ(measured.parameters(), parameter_count(model));
+    EXPECT_NE(model.answer(6), nullptr);
+    EXPECT_EQ(model.parameters(), parameter_count(model));
   };
-  expect_gradients(reader, *measurable(reader));
-  expect_gradients(translator, *measurable(translator));
+  expect_gradients(reader);
+  expect_gradients(translator);
 }
 
 std::map<std::int64_t, double> initial_gradients(SequenceKind kind) {
