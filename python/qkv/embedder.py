@@ -35,7 +35,6 @@ class Embedder(Model):
     """
 
     _open = _qkv._Embedder
-    _core: _qkv._Embedder
 
     def __init__(
         self,
@@ -202,8 +201,7 @@ class Embedder(Model):
 
     def transform(self, X: Iterable[str]) -> Vectors:
         """The embeddings of texts."""
-        vectors: Vectors = self.encode(X)
-        return vectors
+        return self.encode(X)
 
     def fit_transform(self, X: Iterable[str], y: Any = None) -> Vectors:
         """The embeddings of texts."""
@@ -247,8 +245,7 @@ class Embedder(Model):
 
     def _config(self) -> dict[str, Any]:
         path = Path(self.folder) / "config_sentence_transformers.json"
-        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        return config
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
     # What is put before each text; None for the folder's default.
     def _prompt(self, name: str | None, prompt: str | None) -> str | None:

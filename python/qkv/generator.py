@@ -87,7 +87,6 @@ class Generator(Model):
     """
 
     _open = _qkv._Generator
-    _core: _qkv._Generator
 
     def generate(
         self,

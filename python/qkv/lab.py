@@ -59,7 +59,4 @@ def compare(
     tasks and models by name, all unless given. quick: a few updates of each. out: the folder for trainings and drawings;
     started again after an interruption, it goes on. ValueError, listing what there is, for another name.
     """
-    found: dict[str, Any] = json.loads(
-        _qkv._compare(os.fspath(out), progress, tasks=tasks, models=models, seed=seed, quick=quick)
-    )
-    return found
+    return json.loads(_qkv._compare(os.fspath(out), progress, tasks=tasks, models=models, seed=seed, quick=quick))

@@ -50,7 +50,6 @@ class Vit(_Model):
     """
 
     _open = _qkv._Vit
-    _core: _qkv._Vit
 
     def __call__(self, pictures: Array) -> Any:
         """The last hidden states, [batch, 1 + patches, model_dim], the class token first.
@@ -62,10 +61,6 @@ class Vit(_Model):
     def logits(self, pictures: Array) -> Any:
         """The logits of the classes, [batch, labels]; ValueError if the model has no classifier."""
         return self._core.logits(pictures, self.threads)
-
-    def fingerprint(self) -> str:
-        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
-        return _qkv._fingerprint(self._core)
 
     @property
     def labels(self) -> list[str]:
@@ -89,7 +84,6 @@ class PictureClassifier(_Model):
     """
 
     _open = _qkv._PictureClassifier
-    _core: _qkv._PictureClassifier
 
     def classify(self, picture: str | os.PathLike[str] | Array, top: int = 5) -> list[ClassProbability]:
         """The most probable classes, falling. picture: a PNG or JPEG file, or uint8 [height, width, 3]."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Report:
     """What was found of attention. A notebook shows it as the page; str() gives it as text."""
 
-    def __init__(self, core: _qkv._Explained, command: str = "qkv.explain()") -> None:
+    def __init__(self, core: Any, command: str = "qkv.explain()") -> None:
         self._core = core
         self._command = command
 

@@ -25,8 +25,7 @@ class SparseVector(NamedTuple):
 def normalized(vectors: Floats) -> Floats:
     """Rows of length 1; zero stays zero, as torch.nn.functional.normalize has it (epsilon 1e-12)."""
     lengths = numpy.sqrt(numpy.square(vectors).sum(axis=-1, keepdims=True))
-    result: Floats = vectors / numpy.maximum(lengths, 1e-12)
-    return result
+    return vectors / numpy.maximum(lengths, 1e-12)
 
 
 def all_pairs(name: str, first: Any, second: Any) -> Floats:
@@ -37,11 +36,9 @@ def all_pairs(name: str, first: Any, second: Any) -> Floats:
         return scores if name == "maxsim" else scores / numpy.array([[max(1, len(each))] for each in queries])
     a, b = _matrices(first, second)
     if name == "cosine":
-        result: Floats = normalized(a) @ normalized(b).T
-        return result
+        return normalized(a) @ normalized(b).T
     if name == "dot":
-        product: Floats = a @ b.T
-        return product
+        return a @ b.T
     return _distance(name)(a[:, None, :] - b[None, :, :])
 
 
@@ -53,8 +50,7 @@ def row_by_row(name: str, first: Any, second: Any) -> Floats:
     if name == "cosine":
         a, b = normalized(a), normalized(b)
     if name in ("cosine", "dot"):
-        result: Floats = (a * b).sum(axis=-1)
-        return result
+        return (a * b).sum(axis=-1)
     return _distance(name)(a - b)
 
 

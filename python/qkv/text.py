@@ -50,7 +50,6 @@ class Reranker(Model):
     """
 
     _open = _qkv._Reranker
-    _core: _qkv._Reranker
 
     def predict(
         self,
@@ -120,7 +119,6 @@ class Classifier(Model):
     """
 
     _open = _qkv._TextClassifier
-    _core: _qkv._TextClassifier
 
     def classify(self, texts: str | Iterable[str | tuple[str, str]], top_k: int | None = 1) -> Any:
         """The top_k most probable classes of a text, falling, or a list of them for several texts; None: all. Of
@@ -152,7 +150,6 @@ class FillMask(Model):
     """
 
     _open = _qkv._FillMask
-    _core: _qkv._FillMask
 
     @property
     def mask(self) -> str:
@@ -179,7 +176,6 @@ class Tagger(Model):
     """
 
     _open = _qkv._Tagger
-    _core: _qkv._Tagger
 
     def tag(self, texts: str | Iterable[str], aggregation_strategy: Aggregation = "simple") -> Any:
         """What is found in a text, or a list of it for several. The strategies are those of transformers' token-classification
@@ -203,7 +199,6 @@ class QuestionAnswerer(Model):
     """
 
     _open = _qkv._QuestionAnswerer
-    _core: _qkv._QuestionAnswerer
 
     def answer(
         self,
@@ -234,7 +229,7 @@ class QuestionAnswerer(Model):
         return _reports(_qkv._explain_answer(self._core, question, context), self.explain)[0]
 
 
-def _reports(found: list[_qkv._Explained], method: Any) -> list[Report]:
+def _reports(found: list[Any], method: Any) -> list[Report]:
     return [Report(each, f"qkv.text.{method.__qualname__}()") for each in found]
 
 

@@ -36,7 +36,7 @@ class Tokenizer:
         self._core = _qkv._Tokenizer(self._path)
 
     @classmethod
-    def _of(cls, core: _qkv._Tokenizer) -> Tokenizer:
+    def _of(cls, core: Any) -> Tokenizer:
         tokenizer = cls.__new__(cls)
         tokenizer._path = None
         tokenizer._core = core

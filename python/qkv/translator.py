@@ -68,7 +68,6 @@ class Translator(Model):
     """
 
     _open = _qkv._Translator
-    _core: _qkv._Translator
 
     def translate(
         self,

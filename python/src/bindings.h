@@ -19,6 +19,9 @@ struct Stub {
 // Those of a name, such as "Layer.backward": of an overloaded function several. std::logic_error if there is none.
 std::span<const Stub> stubs_of(const std::string& name);
 
+// Names of the package's own, which the stub leaves out.
+inline bool is_private(const std::string& name) { return name.starts_with('_'); }
+
 // Adds functions to a module or a class, with the signatures and docstrings of the stub.
 template <class Scope>
 class Described {
@@ -27,6 +30,10 @@ class Described {
 
   template <class Function, class... Parameters>
   Described& def(const char* name, const Function& function, const Parameters&... parameters) {
+    if (is_private(prefix_ + name)) {
+      scope_.def(name, function, parameters...);
+      return *this;
+    }
     for (const Stub& stub : stubs_of(prefix_ + name)) {
       scope_.def(name, function, parameters..., nb::sig(stub.signature), stub.documentation);
     }
@@ -40,7 +47,8 @@ class Described {
 
 template <class Value, class... Base>
 auto add_class(nb::module_& module, const char* name) {
-  return Described(nb::class_<Value, Base...>(module, name, stubs_of(name)[0].documentation), std::string(name) + ".");
+  const char* const documentation = is_private(name) ? "" : stubs_of(name)[0].documentation;
+  return Described(nb::class_<Value, Base...>(module, name, documentation), std::string(name) + ".");
 }
 
 void bind_errors(nb::module_& module);

@@ -2,7 +2,6 @@
 #include "qkv/pipelines/certify.h"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "arguments.h"
 #include "bindings.h"
@@ -20,21 +19,15 @@ namespace {
 nb::str to_str(const std::string& text) { return nb::str(text.c_str(), text.size()); }
 
 template <class Model>
-nb::str fingerprint_of(const Model& model, const FingerprintOptions& options) {
+nb::str fingerprint_of(const Model& model) {
   std::string text;
-  run_released(kLongOperations, [&] { text = fingerprint(model, options); });
+  run_released(kLongOperations, [&] { text = fingerprint(model); });
   return to_str(text);
 }
 
 template <class... Models>
 void bind_fingerprints(nb::module_& module) {
-  const Stub* stub = stubs_of("_fingerprint").data();  // one for each, in order
-  const auto bind = [&]<class Model>(std::type_identity<Model>) {
-    module.def(
-        "_fingerprint", [](const Model& model) { return fingerprint_of(model, {}); }, "model"_a,
-        nb::sig((stub++)->signature));
-  };
-  (bind(std::type_identity<Models>()), ...);
+  (module.def("_fingerprint", &fingerprint_of<Models>, "model"_a), ...);
 }
 
 bool is_fused() {

@@ -149,9 +149,7 @@ void bind_embedder(nb::module_& module) {
           nb::rv_policy::reference_internal)
       .def("dim", [](const Embedder& embedder) { return embedder.dim(); })
       .def("max_length", [](const Embedder& embedder) { return embedder.max_length(); });
-  module.def("_maxsim", &maxsim_of, "queries"_a, "documents"_a, "threads"_a,
-             nb::sig("def _maxsim(queries: Iterable[Array], documents: Iterable[Array], threads: int | None) -> "
-                     "numpy.typing.NDArray[numpy.float32]"));
+  module.def("_maxsim", &maxsim_of, "queries"_a, "documents"_a, "threads"_a);
 }
 
 }  // namespace qkv::python

@@ -153,7 +153,10 @@ nb::list judged(const Make& make) {
   return list;
 }
 
-std::string text_or_empty(nb::handle text, const char* name) { return text.is_none() ? "" : take_text(text, name); }
+// None is an empty one where it may be.
+std::string text_or_empty(nb::handle text, const char* name, bool may_be_none = true) {
+  return may_be_none && text.is_none() ? "" : take_text(text, name);
+}
 
 nb::list explain_class(const TextClassifier& classifier, nb::handle text, nb::handle second, nb::handle label) {
   TextOrPair given{take_text(text, "text")};
@@ -161,26 +164,18 @@ nb::list explain_class(const TextClassifier& classifier, nb::handle text, nb::ha
   return judged([&, wanted = text_or_empty(label, "label")] { return JudgedText(classifier, given, wanted); });
 }
 
-nb::list explain_rank(const Reranker& reranker, nb::handle query, nb::handle text) {
-  return judged([&, first = take_text(query, "query"), second = take_text(text, "text")] {
-    return JudgedText(reranker, first, second);
-  });
-}
-
-nb::list explain_fill(const FillMask& model, nb::handle text, nb::handle word) {
-  return judged([&, given = take_text(text, "text"), wanted = text_or_empty(word, "word")] {
-    return JudgedText(model, given, wanted);
-  });
+// Of two texts; what a text is called in messages.
+template <class Model>
+auto explains(const char* first_name, const char* second_name) {
+  return [=](const Model& model, nb::handle first, nb::handle second) {
+    const std::string one = take_text(first, first_name);
+    const std::string two = text_or_empty(second, second_name, std::is_same_v<Model, FillMask>);
+    return judged([&] { return JudgedText(model, one, two); });
+  };
 }
 
 nb::list explain_tags(const Tagger& tagger, nb::handle text) {
   return judged([&, given = take_text(text, "text")] { return JudgedText(tagger, given); });
-}
-
-nb::list explain_answer(const QuestionAnswerer& answerer, nb::handle question, nb::handle context) {
-  return judged([&, first = take_text(question, "question"), second = take_text(context, "context")] {
-    return JudgedText(answerer, first, second);
-  });
 }
 
 Explained explain_steps(const nb::kwargs& given) {
@@ -228,10 +223,11 @@ void bind_explain(nb::module_& module) {
       .def("json", &json_of)
       .def("html", &html_of, "command"_a);
   Described(module)
-      .def("_explain_answer", &explain_answer, "answerer"_a, "question"_a, "context"_a)
+      .def("_explain_answer", explains<QuestionAnswerer>("question", "context"), "answerer"_a, "question"_a,
+           "context"_a)
       .def("_explain_class", &explain_class, "classifier"_a, "text"_a, "second"_a, "label"_a)
-      .def("_explain_fill", &explain_fill, "model"_a, "text"_a, "word"_a)
-      .def("_explain_rank", &explain_rank, "reranker"_a, "query"_a, "text"_a)
+      .def("_explain_fill", explains<FillMask>("text", "word"), "model"_a, "text"_a, "word"_a)
+      .def("_explain_rank", explains<Reranker>("query", "text"), "reranker"_a, "query"_a, "text"_a)
       .def("_explain_tags", &explain_tags, "tagger"_a, "text"_a)
       .def("_explain_text", &explain_text, "embedder"_a, "text"_a)
       .def("_explain_translation", &explain_translation, "translator"_a, "text"_a)

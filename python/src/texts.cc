@@ -27,13 +27,13 @@ nb::list lists_of(const std::vector<std::vector<ClassProbability>>& found) {
   return lists;
 }
 
-RankScore take_score(nb::handle name) {
-  const std::string score = take_text(name, "score");
-  if (score == "folder") return RankScore::of_folder;
-  if (score == "logit") return RankScore::logit;
-  if (score == "sigmoid") return RankScore::sigmoid;
-  throw std::invalid_argument("score must be \"folder\", \"logit\" or \"sigmoid\"");
-}
+constexpr std::pair<std::string_view, RankScore> kScores[] = {
+    {"folder", RankScore::of_folder}, {"logit", RankScore::logit}, {"sigmoid", RankScore::sigmoid}};
+constexpr std::pair<std::string_view, Aggregation> kAggregations[] = {{"none", Aggregation::none},
+                                                                      {"simple", Aggregation::simple},
+                                                                      {"first", Aggregation::first},
+                                                                      {"average", Aggregation::average},
+                                                                      {"max", Aggregation::max}};
 
 nb::object score_pairs(const Reranker& reranker, nb::handle queries, nb::handle texts, nb::handle score,
                        nb::handle threads) {
@@ -41,7 +41,7 @@ nb::object score_pairs(const Reranker& reranker, nb::handle queries, nb::handle 
   if (all_queries.size() != all_texts.size()) throw std::invalid_argument("queries and texts must be as many");
   std::vector<std::pair<std::string, std::string>> pairs;
   for (std::size_t i = 0; i < all_texts.size(); ++i) pairs.emplace_back(all_queries[i], all_texts[i]);
-  const RankOptions options{.score = take_score(score), .threads = take_threads(threads)};
+  const RankOptions options{.score = take_choice(score, "score", kScores), .threads = take_threads(threads)};
   Tensor scores = Tensor::uninitialized({std::ssize(pairs)});
   run_released(kLongOperations, [&] { std::ranges::copy(reranker.score(pairs, options), scores.data<float>()); });
   return give_array(std::move(scores), Kind::numpy);
@@ -73,22 +73,10 @@ nb::list fill_masks(const FillMask& model, nb::handle text, nb::handle top, nb::
   return lists_of(found);
 }
 
-Aggregation take_aggregation(nb::handle name) {
-  const std::string given = take_text(name, "aggregation_strategy");
-  constexpr std::pair<const char*, Aggregation> kNames[] = {{"none", Aggregation::none},
-                                                            {"simple", Aggregation::simple},
-                                                            {"first", Aggregation::first},
-                                                            {"average", Aggregation::average},
-                                                            {"max", Aggregation::max}};
-  for (const auto& [known, aggregation] : kNames) {
-    if (given == known) return aggregation;
-  }
-  throw std::invalid_argument("aggregation_strategy must be \"none\", \"simple\", \"first\", \"average\" or \"max\"");
-}
-
 nb::list tag_texts(const Tagger& tagger, nb::handle texts, nb::handle aggregation, nb::handle threads) {
   const std::vector<std::string> all = take_texts(texts, "texts");
-  const TagOptions options{.aggregation = take_aggregation(aggregation), .threads = take_threads(threads)};
+  const TagOptions options{.aggregation = take_choice(aggregation, "aggregation_strategy", kAggregations),
+                           .threads = take_threads(threads)};
   std::vector<std::vector<TaggedSpan>> found;
   run_released(kLongOperations, [&] { found = tagger.tag(all, options); });
   nb::list lists;

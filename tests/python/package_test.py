@@ -28,9 +28,9 @@ def test_the_stub_has_what_the_extension_has():
     for node in ast.parse((PACKAGE / "_qkv.pyi").read_text()).body:
         if isinstance(node, ast.ClassDef):
             stub[node.name] = {method.name for method in node.body if isinstance(method, ast.FunctionDef)}
-        elif isinstance(node, ast.FunctionDef):
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             stub[node.name] = set()
-    found = {name: value for name, value in vars(qkv._qkv).items() if not name.startswith("__")}
+    found = {name: value for name, value in vars(qkv._qkv).items() if not name.startswith("_")}
     assert found.keys() == stub.keys()
     for name, methods in stub.items():
         assert methods <= vars(found[name]).keys() if methods else callable(found[name])

@@ -89,8 +89,7 @@ def _together(call: Call, tensors: Sequence[Tensor]) -> dict[str, Any]:
 
 @functools.lru_cache(4096)
 def _read(text: str) -> Call:
-    call: Call = ast.literal_eval(text)
-    return call
+    return ast.literal_eval(text)
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor, tensors: Sequence[Tensor], call: Call, count: int) -> Any:
@@ -110,8 +109,7 @@ def attention_backward(grad_out: Tensor, saved: Sequence[Tensor], call: Call, ne
 
 def attention_jvp(tangents: Any, saved: Sequence[Tensor], call: Call) -> Tensor:
     """The tangent of the output along those of query, key and value."""
-    tangent: Tensor = torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), str(call))
-    return tangent
+    return torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), str(call))
 
 
 def attention_double_backward(tangents: Any, grad_out: Tensor, saved: Sequence[Tensor], call: Call) -> list[Tensor]:
@@ -158,8 +156,7 @@ def _backward_fake(grad_out: Tensor, *call: Any) -> list[Tensor]:
 
 
 def _jvp(*call: Any) -> Tensor:
-    tangent: Tensor = _qkv._tensor_jvp(call[:3], call[3:8], _together(_read(call[9]), call[8]))
-    return tangent
+    return _qkv._tensor_jvp(call[:3], call[3:8], _together(_read(call[9]), call[8]))
 
 
 def _jvp_fake(*call: Any) -> Tensor:
