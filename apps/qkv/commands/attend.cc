@@ -185,7 +185,7 @@ class Attend {
         maps_(command),
         cache_(files_),
         rules_(command, files_),
-        derivatives_(command, files_, rules_) {
+        derivatives_(files_, rules_) {
     rules_.add_layouts(files_);
     command.add(
         {{"--verify", size(verify_, std::int64_t{1} << 30), "recompute N rows in double precision and print the error"},
@@ -239,15 +239,8 @@ class Attend {
 
  private:
   void check() const {
-    const auto& tables = rules_.tables.tables;
-    const auto& gradients = rules_.tables.gradients;
-    const ScoreOptions& score = rules_.score;
-    std::vector<NamedFile> inputs(tables.begin(), tables.end());
-    for (const NamedFile& file : {score.w_query, score.w_key, score.v, score.w}) inputs.push_back(file);
-    files_.check(inputs, {gradients.begin(), gradients.end()});
-    for (const NamedFile& file : files_.names()) inputs.push_back(file);
-    inputs.insert(inputs.end(), gradients.begin(), gradients.end());
-    maps_.check(inputs);
+    files_.check();
+    maps_.check(files_.names());
     if (verify_ > 0 && files_.writes_standard_output()) {
       throw UsageError("--verify", "prints on standard output; the arrays must go into files then");
     }

@@ -8,8 +8,6 @@
 namespace qkv::app {
 namespace {
 
-constexpr const char* kOfParameter = "output: gradient of this parameter";
-
 std::string option_of(const OutputDescription& kind) { return "--" + output_word(kind); }
 
 const char* form_of(OutputOf of) {
@@ -95,7 +93,7 @@ AttentionExtras AttendOutputs::allocate(ArrayFiles& files, const RowShapes& shap
   return extras;
 }
 
-AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, CallOptions& rules)
+AttendDerivatives::AttendDerivatives(ArrayFiles& files, const CallOptions& rules)
     : rules_(rules),
       grad_out_(files.input("--grad-out", "gradient of the output, of its shape")),
       first_{{files.output("--grad-query", "output: gradient of the queries", needs("--grad-out")), gradients_.query,
@@ -111,14 +109,6 @@ AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, CallOp
       grad_bias_(files.output("--grad-bias",
                               "output: gradient of --bias, in its shape; may be repeated, in the order of --bias",
                               needs("--grad-out", "--bias") & repeated())),
-      score_{{files.output("--grad-score-w-query", kOfParameter, needs("--grad-out", "--score-w-query")),
-              gradients_.score.w_query, [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }},
-             {files.output("--grad-score-w-key", kOfParameter, needs("--grad-out", "--score-w-key")),
-              gradients_.score.w_key, [&rules](const ForwardPass&) { return rules.score_values.w_key.view(); }},
-             {files.output("--grad-score-v", kOfParameter, needs("--grad-out", "--score-v")), gradients_.score.v,
-              [&rules](const ForwardPass&) { return rules.score_values.v.view(); }},
-             {files.output("--grad-score-w", kOfParameter, needs("--grad-out", "--score-w")), gradients_.score.w_query,
-              [&rules](const ForwardPass&) { return rules.score_values.w_query.view(); }}},
       tangents_{
           {files.output("--tangent-out", "output: the JVP of the output"), output_tangents_.out, &ForwardPass::out},
           {files.output("--tangent-log-sum-exp", "output: the JVP of the log-sum-exp"), output_tangents_.log_sum_exp,
@@ -136,7 +126,19 @@ AttendDerivatives::AttendDerivatives(Command& command, ArrayFiles& files, CallOp
                second_gradients_.value, &ForwardPass::value},
               {files.output("--second-grad-out", "the same of --grad-out", needs("--grad-out")),
                second_gradients_.grad_out, &ForwardPass::out}} {
-  command.add(table_gradient_options(rules.tables));
+  const auto add = [&](const InputArray& of, MutableTensorView& view, const char* help) {
+    parameters_.push_back({files.output("--grad-" + of.name.substr(2), help, needs("--grad-out", of.name)), view,
+                           [&of](const ForwardPass&) { return of.view(); }});
+  };
+  MutableTensorView* const of_score[] = {&gradients_.score.w_query, &gradients_.score.w_key, &gradients_.score.v,
+                                         &gradients_.score.w_query};
+  for (std::size_t i = 0; i < rules.score->parameters.size(); ++i) {
+    add(*rules.score->parameters[i], *of_score[i], "output: gradient of this parameter");
+  }
+  tables_.resize(rules.tables.size());
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    add(*rules.tables[i], tables_[i], "output: gradient of that table");
+  }
 }
 
 const ArrayOption* AttendDerivatives::first_given(const std::vector<Output>& outputs) {
@@ -146,8 +148,7 @@ const ArrayOption* AttendDerivatives::first_given(const std::vector<Output>& out
 
 void AttendDerivatives::check() const {
   const ArrayOption *tangent = first_given(tangents_), *second = first_given(second_);
-  const bool first = first_given(first_) != nullptr || grad_bias_.given() || first_given(score_) != nullptr ||
-                     any_given(rules_.tables.gradients);
+  const bool first = first_given(first_) != nullptr || grad_bias_.given() || first_given(parameters_) != nullptr;
   if (grad_out_.given() && !first && second == nullptr) {
     throw UsageError("--grad-out", "requires a gradient to write, such as --grad-query");
   }
@@ -171,7 +172,7 @@ void AttendDerivatives::read(Dtype accumulation) {
 
 void AttendDerivatives::allocate(ArrayFiles& files, const ForwardPass& forward) {
   const Dtype dtype = accumulation_of(forward.query.dtype());
-  for (const std::vector<Output>* outputs : {&first_, &score_, &tangents_, &second_}) {
+  for (const std::vector<Output>* outputs : {&first_, &parameters_, &tangents_, &second_}) {
     for (const Output& output : *outputs) {
       if (output.option.given()) output.view = files.allocate(output.option, output.like(forward).shape(), dtype);
     }
@@ -180,11 +181,8 @@ void AttendDerivatives::allocate(ArrayFiles& files, const ForwardPass& forward) 
     gradients_.bias.push_back(files.allocate(grad_bias_.paths[i], rules_.bias.arrays[i].shape(), dtype));
   }
   if (grad_bias_.given()) gradients_.bias.resize(rules_.bias.arrays.size());
-  const TableOptions& tables = rules_.tables;
-  for (std::size_t i = 0; i < tables.tables.size(); ++i) {
-    const Tensor& array = rules_.table_values.arrays[i];
-    if (tables.tables[i].given())
-      gradients_.tables.push_back(files.allocate(tables.gradients[i].path, array.shape(), dtype));
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    if (rules_.tables[i]->given()) gradients_.tables.push_back(tables_[i]);
   }
   if (alibi_slopes_) gradients_.alibi_slopes = {alibi_slopes_};
 }

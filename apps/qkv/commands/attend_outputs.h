@@ -59,7 +59,7 @@ struct ForwardPass {
 
 class AttendDerivatives {
  public:
-  AttendDerivatives(Command& command, ArrayFiles& files, CallOptions& rules);
+  AttendDerivatives(ArrayFiles& files, const CallOptions& rules);
 
   // UsageError for options that do not go together.
   void check() const;
@@ -82,16 +82,18 @@ class AttendDerivatives {
   static const ArrayOption* first_given(const std::vector<Output>& outputs);
   bool has_tangent() const { return tangent_query_.given() || tangent_key_.given() || tangent_value_.given(); }
 
-  CallOptions& rules_;
+  const CallOptions& rules_;
   AttentionGradients gradients_{};
   MutableTensorView alibi_slopes_{};
+  std::vector<MutableTensorView> tables_{};
   AttentionOutputTangents output_tangents_{};
   AttentionSecondGradients second_gradients_{};
   // In the order of the help.
   InputArray& grad_out_;
   std::vector<Output> first_;
   ArrayOption& grad_bias_;
-  std::vector<Output> score_, tangents_;
+  std::vector<Output> parameters_{};
+  std::vector<Output> tangents_;
   InputArray &tangent_query_, &tangent_key_, &tangent_value_;
   std::vector<Output> second_;
 };

@@ -17,6 +17,7 @@
 #include "commands/model_heads.h"
 #include "commands/report_file.h"
 #include "explain/observe/intermediates.h"
+#include "inputs/call_options.h"
 #include "inputs/options.h"
 #include "io/files/files.h"
 #include "notes.h"
@@ -28,9 +29,12 @@ namespace qkv::app {
 namespace {
 
 struct ExplainOptions {
+  explicit ExplainOptions(Command& command) : files(command) {}
+
+  ArrayFiles files;
   std::array<std::string, 11> matrices;  // of matrix_options()
   std::int64_t heads = 0;
-  ScoreOptions score;
+  std::optional<ScoreOptions> score;
   std::optional<double> scale;
   std::optional<Align> causal;
   std::optional<std::int64_t> prefix;
@@ -154,12 +158,12 @@ ExplainInput input_of(const Command& command, const ExplainOptions& options) {
     input.title = "Self-attention step by step: " + printable(file);
   }
   for (std::size_t i = 1; i < options.matrices.size(); ++i) read_input(i);
-  const ScoreOptions& score = options.score;
-  read(score.w_query.option, score.w_query.path, input.score_w_query);
-  read(score.w_key.option, score.w_key.path, input.score_w_key);
-  read(score.w.option, score.w.path, input.score_w);
-  read(score.v.option, score.v.path, input.score_v);
-  if (own || command.given("--score")) input.score = options.score.kind;
+  Tensor* const of_score[] = {&input.score_w_query, &input.score_w_key, &input.score_v, &input.score_w};
+  for (std::size_t i = 0; i < std::size(of_score); ++i) {
+    const InputArray& file = *options.score->parameters[i];
+    if (file.given()) *of_score[i] = read_matrix(file.name, file.paths.front());
+  }
+  if (own || command.given("--score")) input.score = options.score->kind;
   input.scale = options.scale;
   input.causal = options.causal;
   input.prefix = options.prefix;
@@ -176,7 +180,7 @@ ExplainInput input_of(const Command& command, const ExplainOptions& options) {
     input.tutorial = false;
     input.weights_origin.clear();
   }
-  refuse_surplus_score_options(options.score);
+  options.score->refuse_surplus();
   input.full = options.full;
   input.stop = interruption();
   refuse_without_effect(command, generate_missing(input, options.synthetic));
@@ -197,14 +201,11 @@ std::vector<Option> synthetic_options(SyntheticInput& synthetic) {
 
 // The files that are read, of which the report must be none.
 std::vector<NamedFile> files_of(const ExplainOptions& options) {
-  std::vector<NamedFile> files;
+  std::vector<NamedFile> files = options.files.names();
   const auto add = [&](const char* option, const std::string& text) {
     if (!text.starts_with('[')) files.push_back({option, text});
   };
   for (std::size_t i = 0; i < options.matrices.size(); ++i) add(matrix_options()[i].name, options.matrices[i]);
-  for (const NamedFile* file : {&options.score.w_query, &options.score.w_key, &options.score.w, &options.score.v}) {
-    add(file->option, file->path);
-  }
   for (const std::string& text : options.substitutes) add("--substitute", text.substr(text.find('=') + 1));
   return files;
 }
@@ -245,12 +246,13 @@ void add_explain(Command& program) {
       {{"The worked example of the tutorials", "qkv explain"},
        {"What the heads of the translator attend to", "qkv explain --text 'You are welcome'"},
        {"One of them as a page for a browser", "qkv explain --text 'You are welcome' --html heads.html"}});
-  const auto options = std::make_shared<ExplainOptions>();
+  const auto options = std::make_shared<ExplainOptions>(command);
   for (std::size_t i = 0; i < options->matrices.size(); ++i) {
     const auto& [name, target, help, rules] = matrix_options()[i];
     command.add({{name, text(options->matrices[i], "FILE|JSON"), help, rules}});
   }
-  command.add(score_options(options->score, "score of a query and a key (default: scaled-dot; worked example: dot)"));
+  options->score.emplace(command, options->files,
+                         "score of a query and a key (default: scaled-dot; worked example: dot)");
   command.add({{"--scale", finite(options->scale, "NUMBER"),
                 "factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)"},
                causal_option(options->causal),

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -56,13 +55,13 @@ void train(const VocabularyRequest& request) {
              tokens < request.vocab ? ": no other pair of neighbours occurs twice" : "");
 }
 
-// Calls f for each line of standard input; an answer goes out before the next line is waited for.
+// Calls f(line, its number) for each line of standard input; an answer goes out before the next line is waited for.
 template <class F>
 void for_each_input_line(const TextLineOptions& options, const F& f) {
   std::ios::sync_with_stdio(false);
   InputLines input(options);
   for (std::string line; input.next(line);) {
-    std::cout << f(line) << '\n';
+    std::cout << f(line, input.count()) << '\n';
     if (input.must_wait()) std::cout.flush();
     check_interruption();
   }
@@ -76,31 +75,18 @@ struct ConvertRequest {
 
 void encode(const ConvertRequest& request) {
   const Tokenizer tokenizer = Tokenizer::load(request.tokenizer);
-  for_each_input_line(request.lines, [&](const std::string& line) {
+  for_each_input_line(request.lines, [&](const std::string& line, std::int64_t) {
     return fmt::format("{}", fmt::join(tokenizer.encode(line).ids, " "));
   });
 }
 
-std::vector<std::int32_t> parse_ids(std::string_view line) {
-  std::vector<std::int32_t> ids;
-  for (;;) {
-    line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
-    if (line.empty()) return ids;
-    const std::string_view word = line.substr(0, line.find(' '));
-    std::int32_t id = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || end != word.data() + word.size()) {
-      throw std::invalid_argument(fmt::format("\"{}\" is not an id; a line holds ids separated by spaces", word));
-    }
-    ids.push_back(id);
-    line.remove_prefix(word.size());
-  }
-}
-
+// An empty line is an empty text.
 void decode(const ConvertRequest& request) {
   const Tokenizer tokenizer = Tokenizer::load(request.tokenizer);
-  for_each_input_line(request.lines,
-                      [&](const std::string& line) { return on_one_line(tokenizer.decode(parse_ids(line))); });
+  for_each_input_line(request.lines, [&](const std::string& line, std::int64_t number) {
+    if (line.find_first_not_of(' ') == std::string::npos) return std::string();
+    return on_one_line(tokenizer.decode(ids_of_line(line, number, tokenizer.vocab())));
+  });
 }
 
 void add_tokenizer_train(Command& tokenizer) {

@@ -81,10 +81,16 @@ ArrayOption& ArrayFiles::output(const std::string& option, const std::string& he
   return add(command_, outputs_, option, help, rules, check);
 }
 
-void ArrayFiles::check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const {
-  add_names(inputs_, other_inputs);
-  add_names(outputs_, other_outputs);
-  check_outputs(other_inputs, other_outputs);
+void ArrayFiles::check() const {
+  std::vector<NamedFile> taken;
+  add_names(inputs_, taken);
+  for (const ArrayOption& array : outputs_) {
+    for (const std::string& path : array.paths) {
+      const NamedFile& output = {array.name.c_str(), path};
+      check_output(taken, output);
+      taken.push_back(output);
+    }
+  }
 }
 
 std::vector<NamedFile> ArrayFiles::names() const {

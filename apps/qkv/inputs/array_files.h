@@ -42,9 +42,8 @@ class ArrayFiles {
   InputArray& numbers(const std::string& option, const std::string& help, const Rules& rules = {});
   ArrayOption& output(const std::string& option, const std::string& help, const Rules& rules = {});
 
-  // UsageError or IoError for outputs that would lose data or could not be written; beside the arrays declared here,
-  // those of other options.
-  void check(std::vector<NamedFile> other_inputs, std::vector<NamedFile> other_outputs) const;
+  // UsageError or IoError for outputs that would lose data or could not be written.
+  void check() const;
 
   // All that were named, with the options that named them.
   std::vector<NamedFile> names() const;

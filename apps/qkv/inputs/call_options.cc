@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "explain/steps/explanation_context.h"
 #include "inputs/options.h"
 #include "signals.h"
 
@@ -23,55 +24,94 @@ std::int64_t longest_of(const TensorView& lengths, std::int64_t capacity) {
 bool given(const InputArray* input) { return input != nullptr && input->given(); }
 TensorView view_of(const InputArray* input) { return input == nullptr ? TensorView() : input->view(); }
 
-std::vector<Option> table_options(TableOptions& options) {
-  auto& [clipped, t5, swin, shaw] = options.tables;
-  const Names<bool> yes_or_no = {{"yes", true}, {"no", false}};
-  const Value window{
-      .target = &options.swin_window, .type = "H,W", .check = whole_number(1, 1024), .delimiter = ',', .count = 2};
-  return {{clipped.option, file(clipped.path), "f32 [2 n + 1, heads]: added by key minus query position, clipped to n"},
-          {t5.option, file(t5.path), "f32 [buckets, heads]: added by the buckets of T5"},
-          {"--t5-max-distance", size(options.t5_buckets.max_distance, std::int64_t{1} << 24),
-           "distances from here on share one bucket (default 128)", needs(t5.option)},
-          {"--t5-bidirectional", choice(options.t5_buckets.bidirectional, yes_or_no),
-           "separate buckets for keys after the query (default yes)", needs(t5.option)},
-          {swin.option, file(swin.path), "f32 [(2 H - 1) (2 W - 1), heads]: added by the cells of a window, as in Swin",
-           needs("--swin-window")},
-          {"--swin-window", window, "height and width of the window", needs(swin.option)},
-          {shaw.option, file(shaw.path),
-           "f32 [2 n + 1, head_dim]: scale q . row is added, by key minus query position, clipped to n (Shaw)"}};
-}
+struct ScoreParameter {
+  const char* option;
+  std::vector<Score::Kind> kinds;
+  const char* help;
+};
 
-Tables read_tables(const TableOptions& options, Dtype accumulation) {
-  Tables tables;
-  for (std::size_t i = 0; i < tables.arrays.size(); ++i) {
-    const NamedFile& file = options.tables[i];
-    if (file.given()) tables.arrays[i] = read_parameter(file.option, file.path, accumulation);
-  }
-  return tables;
+const std::vector<ScoreParameter>& score_parameters() {
+  using enum Score::Kind;
+  static const std::vector<ScoreParameter> list = {
+      {"--score-w-query", {additive}, "additive: [hidden, query size]"},
+      {"--score-w-key", {additive}, "additive: [hidden, key size]"},
+      {"--score-v", {additive, concat}, "additive and concat: [hidden]"},
+      {"--score-w", {concat, bilinear}, "concat: [hidden, query size + key size]; bilinear: [query size, key size]"}};
+  return list;
 }
 
 }  // namespace
 
-std::vector<Option> table_gradient_options(TableOptions& options) {
-  std::vector<Option> list;
-  for (std::size_t i = 0; i < options.tables.size(); ++i) {
-    list.push_back({options.gradients[i].option, file(options.gradients[i].path), "output: gradient of that table",
-                    needs(options.tables[i].option, "--grad-out")});
-  }
-  return list;
+ScoreOptions::ScoreOptions(Command& command, ArrayFiles& files, const char* help) {
+  using enum Score::Kind;
+  Names<Score::Kind> names;
+  for (const Score::Kind one : {dot, scaled_dot, additive, concat, bilinear}) names.emplace_back(score_name(one), one);
+  command.add({{"--score", choice(kind, names), help}});
+  for (const auto& [option, kinds, about] : score_parameters()) parameters.push_back(&files.input(option, about));
 }
 
-Bias Tables::bias(const TableOptions& options) const {
-  const auto& [clipped, t5, swin, shaw] = arrays;
-  const auto& given = options.tables;
-  Bias bias;
-  if (given[0].given()) bias = bias + Bias::table(RelativeTable::clipped(clipped));
-  if (given[1].given()) bias = bias + Bias::table(RelativeTable::t5(t5, options.t5_buckets));
-  if (given[2].given()) {
-    bias = bias + Bias::table(RelativeTable::swin(swin, options.swin_window[0], options.swin_window[1]));
+void ScoreOptions::refuse_surplus() const {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!parameters[i]->given() || std::ranges::count(score_parameters()[i].kinds, kind) > 0) continue;
+    throw UsageError(parameters[i]->name, fmt::format("--score {} has no such parameter", score_name(kind)));
   }
-  if (given[3].given()) bias = bias + Bias::table(RelativeTable::shaw(shaw));
-  return bias;
+}
+
+void ScoreOptions::check() const {
+  refuse_surplus();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i]->given() || std::ranges::count(score_parameters()[i].kinds, kind) == 0) continue;
+    throw UsageError("--score " + score_name(kind), fmt::format("{} is missing", parameters[i]->name));
+  }
+}
+
+Score ScoreOptions::score() const {
+  const TensorView w_query = parameters[0]->view(), w_key = parameters[1]->view(), v = parameters[2]->view(),
+                   w = parameters[3]->view();
+  switch (kind) {
+    case Score::Kind::scaled_dot:
+      return Score::scaled_dot();
+    case Score::Kind::dot:
+      return Score::dot();
+    case Score::Kind::additive:
+      return Score::additive(w_query, w_key, v);
+    case Score::Kind::concat:
+      return Score::concat(w, v);
+    case Score::Kind::bilinear:
+      return Score::bilinear(w);
+  }
+  throw std::logic_error("score of unknown kind");
+}
+
+void CallOptions::add_tables(Command& command, ArrayFiles& files) {
+  const auto add = [&](const char* option, const char* help, const Rules& rules = {}) {
+    tables.push_back(&files.input(option, help, rules));
+  };
+  const Names<bool> yes_or_no = {{"yes", true}, {"no", false}};
+  const Value window{
+      .target = &swin_window_, .type = "H,W", .check = whole_number(1, 1024), .delimiter = ',', .count = 2};
+  add("--clipped-table", "f32 [2 n + 1, heads]: added by key minus query position, clipped to n");
+  add("--t5-table", "f32 [buckets, heads]: added by the buckets of T5");
+  command.add({{"--t5-max-distance", size(t5_buckets_.max_distance, std::int64_t{1} << 24),
+                "distances from here on share one bucket (default 128)", needs("--t5-table")},
+               {"--t5-bidirectional", choice(t5_buckets_.bidirectional, yes_or_no),
+                "separate buckets for keys after the query (default yes)", needs("--t5-table")}});
+  add("--swin-table", "f32 [(2 H - 1) (2 W - 1), heads]: added by the cells of a window, as in Swin",
+      needs("--swin-window"));
+  command.add({{"--swin-window", window, "height and width of the window", needs("--swin-table")}});
+  add("--shaw-table",
+      "f32 [2 n + 1, head_dim]: scale q . row is added, by key minus query position, clipped to n (Shaw)");
+}
+
+Bias CallOptions::bias_of_tables() const {
+  Bias all;
+  if (tables[0]->given()) all = all + Bias::table(RelativeTable::clipped(tables[0]->view()));
+  if (tables[1]->given()) all = all + Bias::table(RelativeTable::t5(tables[1]->view(), t5_buckets_));
+  if (tables[2]->given()) {
+    all = all + Bias::table(RelativeTable::swin(tables[2]->view(), swin_window_[0], swin_window_[1]));
+  }
+  if (tables[3]->given()) all = all + Bias::table(RelativeTable::shaw(tables[3]->view()));
+  return all;
 }
 
 CallOptions::CallOptions(Command& command, ArrayFiles& files)
@@ -98,8 +138,8 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
                                 : &files.input(is_first ? option : option + "-key", help, rules));
     }
   }
-  command.add(table_options(tables));
-  command.add(score_options(score));
+  add_tables(command, files);
+  score.emplace(command, files);
   command.add(
       {{"--scale", finite(scale_, "X"), "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)"},
        soft_cap_option(soft_cap_),
@@ -120,14 +160,14 @@ void CallOptions::add_layouts(ArrayFiles& files) {
 }
 
 void CallOptions::check() const {
-  check_score_options(score);
+  score->check();
   if (given(offsets_query) && !given(offsets_key) && !given(block_table)) {
     throw UsageError("--offsets-query", "requires --offsets-key, or --block-table");
   }
   const MaskBounds bounds = bounds_of(numbers_);
   const bool has_bounds = bounds.left >= 0 || bounds.right >= 0 || bounds.step > 1 || !bounds.chunks.empty();
-  const bool has_positions =
-      has_bounds || input_of(MaskKind::prefix).given() || any_given(tables.tables) || alibi.given();
+  const bool has_positions = has_bounds || input_of(MaskKind::prefix).given() ||
+                             std::ranges::any_of(tables, &InputArray::given) || alibi.given();
   if (align_ && !has_positions) {
     throw UsageError(
         "--align",
@@ -143,8 +183,8 @@ void CallOptions::read(Dtype accumulation) {
     if (input != nullptr) input->read();
   }
   for (InputArray* input : {&bias, &alibi, &sinks}) input->read_as(accumulation);
-  table_values = read_tables(tables, accumulation);
-  score_values = read_score_parameters(score, accumulation);
+  for (InputArray* table : tables) table->read_as(accumulation);
+  for (InputArray* parameter : score->parameters) parameter->read_as(accumulation);
 }
 
 const InputArray& CallOptions::input_of(MaskKind kind) const {
@@ -170,7 +210,7 @@ AttentionOptions CallOptions::options() const {
                            .bias = {},
                            .scale = scale_,
                            .soft_cap = soft_cap_,
-                           .score = score_values.score(),
+                           .score = score->score(),
                            .precision = precision_,
                            .dropout = dropout_,
                            .empty_rows = empty_rows_,
@@ -182,7 +222,7 @@ AttentionOptions CallOptions::options() const {
                            .stop = interruption()};
   for (const Tensor& added : bias.arrays) options.bias = options.bias + Bias::view(added);
   if (alibi.given()) options.bias = options.bias + Bias::alibi(alibi.view());
-  options.bias = options.bias + table_values.bias(tables);
+  options.bias = options.bias + bias_of_tables();
   return options;
 }
 

@@ -2,7 +2,7 @@
 // have the same ones.
 #pragma once
 
-#include <array>
+#include <optional>
 #include <vector>
 
 #include "attention/options/mask_kinds.h"
@@ -12,22 +12,21 @@
 
 namespace qkv::app {
 
-// The files of tables of relative positions and of their gradients, one each for clipped distances, T5, Swin and Shaw,
-// and what belongs to them.
-struct TableOptions {
-  std::array<NamedFile, 4> tables{{{"--clipped-table"}, {"--t5-table"}, {"--swin-table"}, {"--shaw-table"}}};
-  std::array<NamedFile, 4> gradients{
-      {{"--grad-clipped-table"}, {"--grad-t5-table"}, {"--grad-swin-table"}, {"--grad-shaw-table"}}};
-  RelativeTable::T5Buckets t5_buckets{};
-  std::vector<std::int64_t> swin_window{};  // height, width
-};
-std::vector<Option> table_gradient_options(TableOptions& options);
+// --score and the files of its parameters.
+class ScoreOptions {
+ public:
+  ScoreOptions(Command& command, ArrayFiles& files,
+               const char* help = "score of a query and a key (default: scaled-dot)");
 
-// Tables of relative positions in memory; bias() borrows them.
-struct Tables {
-  std::array<Tensor, 4> arrays{};
+  // UsageError if a parameter is given that the chosen score has not.
+  void refuse_surplus() const;
+  // UsageError unless exactly the parameters of the chosen score are given.
+  void check() const;
+  // Borrows what was read.
+  Score score() const;
 
-  Bias bias(const TableOptions& options) const;
+  Score::Kind kind = Score::Kind::scaled_dot;
+  std::vector<InputArray*> parameters{};  // w_query, w_key, v, w
 };
 
 class CallOptions {
@@ -47,10 +46,8 @@ class CallOptions {
 
   // What has gradients.
   InputArray &bias, &alibi, &sinks;
-  TableOptions tables{};
-  ScoreOptions score{};
-  Tables table_values{};
-  ScoreParameters score_values{};
+  std::vector<InputArray*> tables{};  // of relative positions: clipped distances, T5, Swin and Shaw
+  std::optional<ScoreOptions> score{};
   // Where queries and keys belong; not there without layouts.
   InputArray *offsets_query = nullptr, *offsets_key = nullptr, *block_table = nullptr;
 
@@ -61,11 +58,15 @@ class CallOptions {
     std::vector<InputArray*> inputs;
   };
   const InputArray& input_of(MaskKind kind) const;
+  void add_tables(Command& command, ArrayFiles& files);
   Mask mask() const;
+  Bias bias_of_tables() const;
 
   std::vector<MaskArrays> mask_arrays_{};
   std::optional<Align> causal_{}, align_{};
   Mask numbers_{};  // of kinds that take numbers
+  RelativeTable::T5Buckets t5_buckets_{};
+  std::vector<std::int64_t> swin_window_{};  // height, width
   std::optional<double> scale_{};
   double soft_cap_ = 0;
   Precision precision_ = Precision::exact;

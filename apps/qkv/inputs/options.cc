@@ -56,43 +56,9 @@ void check_output(const std::vector<NamedFile>& inputs, const NamedFile& output)
   check_writable(io::parse_array_path(output.path).file);
 }
 
-void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs) {
-  std::vector<NamedFile> taken = inputs;
-  for (const NamedFile& file : outputs) {
-    if (!file.given()) continue;
-    check_output(taken, file);
-    taken.push_back(file);
-  }
-}
-
 namespace {
 
 const Names<Align> kAligns = {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}};
-
-struct ScoreParameter {
-  NamedFile ScoreOptions::* file;
-  std::vector<Score::Kind> kinds;
-  const char* help;
-};
-
-const std::vector<ScoreParameter>& score_parameters() {
-  using enum Score::Kind;
-  static const std::vector<ScoreParameter> list = {
-      {&ScoreOptions::w_query, {additive}, "additive: [hidden, query size]"},
-      {&ScoreOptions::w_key, {additive}, "additive: [hidden, key size]"},
-      {&ScoreOptions::v, {additive, concat}, "additive and concat: [hidden]"},
-      {&ScoreOptions::w,
-       {concat, bilinear},
-       "concat: [hidden, query size + key size]; bilinear: [query size, key size]"}};
-  return list;
-}
-
-const Names<Score::Kind>& score_names() {
-  using enum Score::Kind;
-  static const Names<Score::Kind> names = {
-      {"dot", dot}, {"scaled-dot", scaled_dot}, {"additive", additive}, {"concat", concat}, {"bilinear", bilinear}};
-  return names;
-}
 
 Option weights_option(WeightStorage& storage) {
   const Names<WeightStorage> names(std::begin(kWeightStorages), std::end(kWeightStorages));
@@ -219,72 +185,6 @@ Option empty_rows_option(EmptyRows& empty_rows) {
 std::vector<Option> dropout_options(Dropout& dropout) {
   return {{"--dropout", probability(dropout.p), "probability that a weight becomes 0 (default: 0)"},
           {"--seed", seed(dropout.seed), "seed of dropout (default: 0)", needs("--dropout")}};
-}
-
-std::vector<Option> score_options(ScoreOptions& options, const char* help) {
-  std::vector<Option> list = {{"--score", choice(options.kind, score_names()), help}};
-  for (const ScoreParameter& parameter : score_parameters()) {
-    NamedFile& named = options.*parameter.file;
-    list.push_back({named.option, file(named.path), parameter.help});
-  }
-  return list;
-}
-
-namespace {
-
-// Calls f(parameter, given, needed, name of the score) for each parameter that a score may have.
-template <class F>
-void for_each_parameter(const ScoreOptions& options, const F& f) {
-  const auto score = std::ranges::find(score_names(), options.kind, &Names<Score::Kind>::value_type::second);
-  for (const ScoreParameter& parameter : score_parameters()) {
-    const NamedFile& file = options.*parameter.file;
-    f(file.option, file.given(), std::ranges::find(parameter.kinds, options.kind) != parameter.kinds.end(),
-      score->first);
-  }
-}
-
-}  // namespace
-
-void refuse_surplus_score_options(const ScoreOptions& options) {
-  for_each_parameter(options, [](const char* option, bool given, bool needed, const std::string& score) {
-    if (given && !needed) throw UsageError(option, fmt::format("--score {} has no such parameter", score));
-  });
-}
-
-void check_score_options(const ScoreOptions& options) {
-  refuse_surplus_score_options(options);
-  for_each_parameter(options, [](const char* option, bool given, bool needed, const std::string& score) {
-    if (needed && !given) throw UsageError("--score " + score, fmt::format("{} is missing", option));
-  });
-}
-
-Score ScoreParameters::score() const {
-  switch (kind) {
-    case Score::Kind::scaled_dot:
-      return Score::scaled_dot();
-    case Score::Kind::dot:
-      return Score::dot();
-    case Score::Kind::additive:
-      return Score::additive(w_query, w_key, v);
-    case Score::Kind::concat:
-      return Score::concat(w_query, v);
-    case Score::Kind::bilinear:
-      return Score::bilinear(w_query);
-  }
-  throw std::logic_error("score of unknown kind");
-}
-
-ScoreParameters read_score_parameters(const ScoreOptions& options, Dtype accumulation) {
-  check_score_options(options);
-  ScoreParameters parameters{.kind = options.kind, .w_query = {}, .w_key = {}, .v = {}};
-  const auto read = [&](const NamedFile& file, Tensor& target) {
-    if (file.given()) target = read_parameter(file.option, file.path, accumulation);
-  };
-  read(options.w_query, parameters.w_query);
-  read(options.w, parameters.w_query);
-  read(options.w_key, parameters.w_key);
-  read(options.v, parameters.v);
-  return parameters;
 }
 
 Dtype accumulation_of(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }

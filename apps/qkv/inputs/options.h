@@ -1,9 +1,7 @@
 // Options that several subcommands share: files, masks, scores, sizes; and the arrays that they name.
 #pragma once
 
-#include <algorithm>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -12,7 +10,6 @@
 #include "qkv/attention/empty_rows.h"
 #include "qkv/attention/mask.h"
 #include "qkv/attention/precision.h"
-#include "qkv/attention/score.h"
 #include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
@@ -26,13 +23,8 @@ struct NamedFile {
   bool given() const { return !path.empty(); }
 };
 
-inline bool any_given(std::span<const NamedFile> files) { return std::ranges::any_of(files, &NamedFile::given); }
-
 // Refuses a file to be written that is one of these, or could not be written, before any work.
 void check_output(const std::vector<NamedFile>& inputs, const NamedFile& output);
-
-// Refuses outputs that would lose data (no two files may be one) or could not be written, before any work.
-void check_outputs(const std::vector<NamedFile>& inputs, const std::vector<NamedFile>& outputs);
 
 // --threads N: the threads of everything that the program computes.
 Option threads_option();
@@ -70,30 +62,6 @@ Option empty_rows_option(EmptyRows& empty_rows);
 
 // --dropout P, and --seed N that goes with it.
 std::vector<Option> dropout_options(Dropout& dropout);
-
-// --score and the files of its parameters.
-struct ScoreOptions {
-  Score::Kind kind = Score::Kind::scaled_dot;
-  NamedFile w_query{"--score-w-query"}, w_key{"--score-w-key"}, v{"--score-v"}, w{"--score-w"};
-};
-std::vector<Option> score_options(ScoreOptions& options,
-                                  const char* help = "score of a query and a key (default: scaled-dot)");
-
-// UsageError if a parameter is given that the chosen score has not.
-void refuse_surplus_score_options(const ScoreOptions& options);
-// UsageError unless exactly the parameters of the chosen score are given.
-void check_score_options(const ScoreOptions& options);
-
-// A score's parameters in memory; score() borrows them.
-struct ScoreParameters {
-  Score::Kind kind = Score::Kind::scaled_dot;
-  Tensor w_query;  // concat and bilinear: w
-  Tensor w_key;
-  Tensor v;
-
-  Score score() const;
-};
-ScoreParameters read_score_parameters(const ScoreOptions& options, Dtype accumulation);
 
 // The type that attention accumulates in: f64 for f64, else f32.
 Dtype accumulation_of(Dtype dtype);
