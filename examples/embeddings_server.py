@@ -6,9 +6,9 @@ waits while a batch is computed is the next batch; a result has the same bits in
 
 import argparse
 import base64
+import collections
 import http.server
 import json
-import queue
 import threading
 from concurrent.futures import Future
 
@@ -19,39 +19,30 @@ LARGEST_BATCH = 256
 
 
 class Batcher:
-    """compute(items) for all that threads bring at once, in one thread."""
+    """compute(items) for all that threads bring at once: the one whose turn it is computes what waits."""
 
     def __init__(self, compute):
-        self.compute = compute
-        self.waiting = queue.Queue()
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def close(self):
-        """Ends after what waits."""
-        self.waiting.put(None)
-        self.thread.join()
+        self.compute, self.waiting, self.turn = compute, collections.deque(), threading.Lock()
 
     def __call__(self, items):
         future = Future()
-        self.waiting.put((items, future))
+        self.waiting.append((items, future))
+        with self.turn:
+            while not future.done():
+                self._run_batch()
         return future.result()
 
-    def _run(self):
-        while (first := self.waiting.get()) is not None:
-            batch = [first]
-            while sum(len(items) for items, _ in batch) < LARGEST_BATCH and not self.waiting.empty():
-                if (more := self.waiting.get()) is None:
-                    self.waiting.put(None)  # for the next round
-                    break
-                batch.append(more)
-            try:
-                results = iter(self.compute([item for items, _ in batch for item in items]))
-                for items, future in batch:
-                    future.set_result([next(results) for _ in items])
-            except Exception as error:  # the threads that wait raise it
-                for _, future in batch:
-                    future.set_exception(error)
+    def _run_batch(self):
+        batch = []
+        while self.waiting and sum(len(items) for items, _ in batch) < LARGEST_BATCH:
+            batch.append(self.waiting.popleft())
+        try:
+            results = iter(self.compute([item for items, _ in batch for item in items]))
+            for items, future in batch:
+                future.set_result([next(results) for _ in items])
+        except Exception as error:  # the threads that wait raise it
+            for _, future in batch:
+                future.set_exception(error)
 
 
 def texts_of(value, name):
@@ -68,25 +59,16 @@ class Server(http.server.ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self, address, embedder, ranker):
-        self.embedder = qkv.Embedder(embedder)
-        self.ranker = qkv.text.Reranker(ranker)
-        self.embed = Batcher(self.embedder.encode)
-        self.score = Batcher(self.ranker.predict)
+        self.embedder, self.ranker = qkv.Embedder(embedder), qkv.text.Reranker(ranker)
+        self.embed, self.score = Batcher(self.embedder.encode), Batcher(self.ranker.predict)
         self.answers = {"/v1/embeddings": self.embeddings, "/rerank": self.rerank}
         super().__init__(address, Handler)
-
-    def server_close(self):
-        super().server_close()
-        self.embed.close()
-        self.score.close()
 
     def embeddings(self, request):
         texts = texts_of(request.get("input"), "input")
         in_base64 = request.get("encoding_format", "float") == "base64"
-        data = []
-        for index, row in enumerate(self.embed(texts)):
-            embedding = base64.b64encode(row.tobytes()).decode() if in_base64 else row.tolist()
-            data.append({"object": "embedding", "index": index, "embedding": embedding})
+        rows = [base64.b64encode(row.tobytes()).decode() if in_base64 else row.tolist() for row in self.embed(texts)]
+        data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         tokens = sum(len(self.embedder.tokenizer.encode(text).ids) for text in texts)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": str(self.embedder.folder), "usage": usage}
@@ -108,30 +90,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
     timeout = 60
 
     def do_POST(self):
-        answers = self.server.answers
         try:
-            size = int(self.headers.get("Content-Length", 0))
-            if not 0 <= size <= LARGEST_BODY:
-                self.close_connection = True
-                return self.answer(413, {"error": {"message": f"the body has more than {LARGEST_BODY} bytes"}})
-            request = json.loads(self.rfile.read(size))
-            if self.path not in answers:
-                return self.answer(404, {"error": {"message": f"no {self.path}; there is {', '.join(answers)}"}})
-            if not isinstance(request, dict):
-                raise ValueError("the body must be a JSON object")
-            self.answer(200, answers[self.path](request))
-        except ValueError as error:
-            self.answer(400, {"error": {"message": str(error)}})
+            status, content = self.answer()
         except Exception as error:
-            self.answer(500, {"error": {"message": str(error)}})
-
-    def answer(self, status, content):
+            status, content = 400 if isinstance(error, ValueError) else 500, {"error": {"message": str(error)}}
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def answer(self):
+        answers, size = self.server.answers, int(self.headers.get("Content-Length", 0))
+        if not 0 <= size <= LARGEST_BODY:
+            self.close_connection = True
+            return 413, {"error": {"message": f"the body has more than {LARGEST_BODY} bytes"}}
+        request = json.loads(self.rfile.read(size))
+        if self.path not in answers:
+            return 404, {"error": {"message": f"no {self.path}; there is {', '.join(answers)}"}}
+        if not isinstance(request, dict):
+            raise ValueError("the body must be a JSON object")
+        return 200, answers[self.path](request)
 
 
 if __name__ == "__main__":

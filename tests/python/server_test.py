@@ -57,7 +57,7 @@ def test_requests_at_once_have_the_bits_of_single_ones(server, monkeypatch):
     batches = []
 
     def compute(texts):
-        while not batches and server.embed.waiting.qsize() < 20:  # 20 requests wait while the first one is computed
+        while not batches and len(server.embed.waiting) < 20:  # 20 requests wait while the first one is computed
             time.sleep(0.001)
         batches.append(len(texts))
         return server.embedder.encode(texts)
@@ -128,9 +128,19 @@ def test_refusals(server, path, body, status, message):
 
 def test_a_failure_reaches_every_request_of_its_batch(example):
     def compute(items):
+        while not sizes and len(items) // 2 + len(batcher.waiting) < 4:  # the others wait while the first is computed
+            time.sleep(0.001)
+        sizes.append(len(items))
         raise RuntimeError(f"{len(items)} items")
 
-    batcher = example.Batcher(compute)
-    with pytest.raises(RuntimeError, match="2 items"):
-        batcher(["a", "b"])
-    batcher.close()
+    sizes, batcher = [], example.Batcher(compute)
+
+    def message(items):
+        with pytest.raises(RuntimeError) as caught:
+            batcher(items)
+        return str(caught.value)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        messages = list(pool.map(message, [["a", "b"]] * 4))
+    assert sum(sizes) == 8 and len(sizes) <= 2
+    assert sorted(messages) == sorted(f"{size} items" for size in sizes for _ in range(size // 2))
