@@ -1,6 +1,8 @@
 // Ours in the comparison of bench/peers/vit_peers.py: reads "BATCH THREADS" a line, runs the model of a folder once
-// over a batch of random pictures, and answers with the seconds that it took and the multiply-add peak of a core in
-// GFLOP/s.
+// over a batch of random pictures, and answers with the seconds that it took and the multiply-add peak of a core in f32
+// in GFLOP/s.
+//
+//   vit_turns FOLDER [reduced]
 #include <fmt/format.h>
 
 #include <chrono>
@@ -13,8 +15,8 @@
 
 int main(int count, char** arguments) {
   using namespace qkv;
-  if (count != 2) return 2;
-  const Vit model = Vit::load(arguments[1]);
+  if (count != 2 && count != 3) return 2;
+  const Vit model = Vit::load(arguments[1], count == 3 ? WeightStorage::reduced : WeightStorage::full);
   const PictureSize size = model.config().picture;
   Random random(1);
   std::int64_t batch = 0;

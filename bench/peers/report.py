@@ -75,6 +75,25 @@ translator's training by `bench/peers/train_peers.py`; the speed relative to qkv
 | training | 1 | 1.47 | 1.03 | - | 0.95 | - |
 | training | 2 | 1.68 | 1.03 | - | 0.91 | - |
 
+The same on an Intel Xeon with AMX (family 6, model 207), two cores, 2026-11-27, nothing beside it; ViT-B/16 with
+random weights by `bench/peers/vit_peers.py`.
+
+| case | threads | qkv reduced | OpenVINO bf16 | torch bf16 (autocast but for embedding) | to the fastest |
+| --- | --- | --- | --- | --- | --- |
+| embedding | 1 | 2.83 | 1.51 | 1.46 | 1.88 |
+| embedding | 2 | 2.35 | 1.40 | 1.54 | 1.53 |
+| training | 1 | 1.74 | - | 0.86 | 2.03 |
+| training | 2 | 1.32 | - | 0.83 | 1.60 |
+| ViT-B/16, 1 picture | 1 | 3.56 | 2.66 | 2.01 | 1.34 |
+| ViT-B/16, 8 pictures | 1 | 3.76 | 3.45 | 3.48 | 1.08 |
+| ViT-B/16, 1 picture | 2 | 2.27 | 2.99 | 1.67 | 0.76 |
+| ViT-B/16, 8 pictures | 2 | 3.83 | 3.36 | 3.22 | 1.14 |
+
+Lost: one picture on two threads, to OpenVINO. Those turns had no rest between them, so that threads of the one before still
+looked for work: by itself ours takes 42 to 55 ms, in turns 62. In f32 the same model lost to OpenVINO (0.93, 0.96 and 0.96 of it for 1
+picture on one thread and 8 on one and two) and to ONNX Runtime (0.98, 1 picture on one thread). int8 there, a day before, in one run with f32 by itself: qkv 1.93 and
+1.80 times qkv in f32 on one thread and two, ONNX Runtime 1.80 and 1.42.
+
 `bench/peers/generate_peers.py`: processor time of 100 tokens of SmolLM2 (135 million weights, a Q4_1 file), greedily, on one thread,
 each engine a process of its own, in turns, best of three beside other work; the speed relative to f32. llama.cpp, which rounds what it
 multiplies by to 8 bits, is the one of node-llama-cpp 3; results of q4 are those of f32 to the last bit.
