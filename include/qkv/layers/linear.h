@@ -30,6 +30,11 @@ class QKV_API Linear {
   /// The same for rows x [n, in] into out [n, out].
   void forward(const TensorView& x, const MutableTensorView& out, int threads = 0) const;
 
+  /// The same of outputs first <= c < first + out.size(1) alone. `first`: a multiple of columns_at_once().
+  void forward_columns(const TensorView& x, std::int64_t first, const MutableTensorView& out, int threads = 0) const;
+  /// At most so many outputs, but a panel of them, where forward_columns() can; else all of them.
+  std::int64_t columns_at_once(std::int64_t wanted) const;
+
   /// From the input of forward and the gradient of its output: adds to the gradients of the parameters that want them,
   /// and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);

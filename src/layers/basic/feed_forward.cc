@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/mathematics.h"
+#include "core/thread_pool.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/rows.h"
 #include "ops/rowwise/row_kernels.h"
@@ -16,19 +17,22 @@ namespace {
 constexpr std::int64_t kBlockRows = 128;
 // Some ten microseconds of activation.
 constexpr std::int64_t kTaskElements = 1 << 15;
+// Of the wide rows, computed at once: 64 KiB in f32.
+constexpr std::int64_t kChunkElements = 1 << 14;
 
-// body(begin, count) for parts of `elements` elements.
+// body(row) for each row of x [rows, columns], some of them a task.
 template <class Body>
-void for_each_block(std::int64_t elements, int threads, const Body& body) {
-  parallel_for(divide_up(elements, kTaskElements), threads, [&](std::int64_t task, int) {
-    body(task * kTaskElements, std::min(kTaskElements, elements - task * kTaskElements));
+void for_each_row(const TensorView& x, int threads, const Body& body) {
+  const std::int64_t rows = x.size(0), step = std::max<std::int64_t>(kTaskElements / x.size(1), 1);
+  parallel_for(divide_up(rows, step), threads, [&](std::int64_t task, int) {
+    for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) body(row);
   });
 }
 
 void activate_all(Activation activation, const MutableTensorView& x, int threads) {
   const auto run = [&]<class T>(T) {
-    for_each_block(x.element_count(), threads,
-                   [&](std::int64_t begin, std::int64_t count) { activate(activation, x.data<T>() + begin, count); });
+    for_each_row(x, threads,
+                 [&](std::int64_t row) { activate(activation, x.data<T>() + row * x.stride(0), x.size(1)); });
   };
   visit_f32_f64(x.dtype(), run);
 }
@@ -37,8 +41,10 @@ void activate_all(Activation activation, const MutableTensorView& x, int threads
 void multiply_all(const TensorView& x, const TensorView& factor, const MutableTensorView& out, int threads) {
   if (!factor) return;
   const auto run = [&]<class T>(T) {
-    for_each_block(x.element_count(), threads, [&](std::int64_t begin, std::int64_t count) {
-      for (std::int64_t i = begin; i < begin + count; ++i) out.data<T>()[i] = x.data<T>()[i] * factor.data<T>()[i];
+    for_each_row(x, threads, [&](std::int64_t row) {
+      const T *own = x.data<T>() + row * x.stride(0), *other = factor.data<T>() + row * factor.stride(0);
+      T* to = out.data<T>() + row * out.stride(0);
+      for (std::int64_t i = 0; i < x.size(1); ++i) to[i] = own[i] * other[i];
     });
   };
   visit_f32_f64(x.dtype(), run);
@@ -47,8 +53,9 @@ void multiply_all(const TensorView& x, const TensorView& factor, const MutableTe
 // gradient *= the derivative at x.
 void through_activation(Activation activation, const TensorView& x, const MutableTensorView& gradient, int threads) {
   const auto run = [&]<class T>(T) {
-    for_each_block(x.element_count(), threads, [&](std::int64_t begin, std::int64_t count) {
-      activate_backward(activation, x.data<T>() + begin, gradient.data<T>() + begin, count);
+    for_each_row(x, threads, [&](std::int64_t row) {
+      activate_backward(activation, x.data<T>() + row * x.stride(0), gradient.data<T>() + row * gradient.stride(0),
+                        x.size(1));
     });
   };
   visit_f32_f64(x.dtype(), run);
@@ -73,10 +80,21 @@ FeedForward::FeedForward(const FeedForwardConfig& config, Weights& weights, cons
                  scope + "linear3.");
 }
 
+// Some columns at a time, which the activation and the gate find in the cache; all at once where threads share them.
 Tensor FeedForward::activated(const TensorView& rows, int threads) const {
-  Tensor wide = first_.forward(rows, threads);
-  activate_all(config_.activation, wide, threads);
-  if (third_) multiply_all(wide, third_->forward(rows, threads), wide, threads);
+  Tensor wide = Tensor::uninitialized({rows.size(0), config_.ff_dim}, rows.dtype());
+  const bool is_shared = !inside_task() && (threads > 0 ? threads : qkv::threads()) > 1;
+  const std::int64_t step = is_shared ? config_.ff_dim : first_.columns_at_once(kChunkElements / rows.size(0));
+  for (std::int64_t begin = 0; begin < config_.ff_dim; begin += step) {
+    const std::int64_t end = std::min(begin + step, config_.ff_dim);
+    const MutableTensorView part = wide.view().slice(1, begin, end);
+    first_.forward_columns(rows, begin, part, threads);
+    activate_all(config_.activation, part, threads);
+    if (!third_) continue;
+    Tensor gate = Tensor::uninitialized(part.shape(), rows.dtype());
+    third_->forward_columns(rows, begin, gate, threads);
+    multiply_all(part, gate, part, threads);
+  }
   return wide;
 }
 

@@ -1,9 +1,13 @@
 // Linear: packs its weight, and multiplies rows by it, forward and backward.
 #include "qkv/layers/linear.h"
 
+#include <algorithm>
+
+#include "core/mathematics.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/layer_checks.h"
 #include "layers/basic/rows.h"
+#include "ops/matmul/matmul_columns.h"
 
 namespace qkv {
 
@@ -23,6 +27,18 @@ Tensor Linear::forward(const TensorView& x, int threads) const {
 
 void Linear::forward(const TensorView& x, const MutableTensorView& out, int threads) const {
   matmul(x, weight_.part(), out, {.bias = config_.bias ? bias_.value.view() : TensorView(), .threads = threads});
+}
+
+void Linear::forward_columns(const TensorView& x, std::int64_t first, const MutableTensorView& out, int threads) const {
+  const TensorView bias = config_.bias ? bias_.value.view().slice(0, first, first + out.size(1)) : TensorView();
+  matmul_columns(x, weight_.part(), first, out, {.bias = bias, .threads = threads});
+}
+
+std::int64_t Linear::columns_at_once(std::int64_t wanted) const {
+  const PackedMatrix& weight = weight_.part();
+  if (column_step(weight) == weight.columns()) return config_.out;
+  const std::int64_t panel = weight.panel_columns();
+  return std::clamp(wanted / panel * panel, panel, divide_up(config_.out, panel) * panel);
 }
 
 ClassWeights Linear::classes(Tensor& storage) const {
