@@ -18,6 +18,7 @@ FOLDERS = {"from_sentence_transformers.md": ENCODER, "from_ctranslate2.md": str(
 OWN = {
     "/path/to/all-MiniLM-L6-v2": ENCODER,
     "/path/to/SmolLM2-135M-Instruct": WRITER,
+    "/path/to/ms-marco-MiniLM-L6-v2": str(ROOT / "tests" / "golden" / "rank"),
     "build/smollm2": WRITER,
 }
 NEEDS = ("torch", "transformers", "sentence_transformers", "ray", "pyspark")
