@@ -46,6 +46,13 @@ def headers():
         index.write("\n" + toctree(pages, ":maxdepth: 1\n\n"))
 
 
+def public():
+    """What Doxygen says of headers, without private members, which it writes in any case."""
+    for page in (source.parent / "doxygen" / "xml").glob("*.xml"):
+        text = page.read_text()
+        page.write_text(re.sub(r'<sectiondef kind="private-[^"]*">.*?</sectiondef>', "", text, flags=re.DOTALL))
+
+
 def commands():
     folder = reference / "commands"
     folder.mkdir(parents=True)
@@ -75,5 +82,6 @@ def folders():
 
 
 headers()
+public()
 commands()
 folders()
