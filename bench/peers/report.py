@@ -94,6 +94,16 @@ looked for work: by itself ours takes 42 to 55 ms, in turns 62. In f32 the same 
 picture on one thread and 8 on one and two) and to ONNX Runtime (0.98, 1 picture on one thread). int8 there, a day before, in one run with f32 by itself: qkv 1.93 and
 1.80 times qkv in f32 on one thread and two, ONNX Runtime 1.80 and 1.42.
 
+Translation there, by `bench/peers/translate_peers.py --reduced`, tokens a second; 243 of 256 sentences in reduced are those of f32. int8
+is a run of its own. CTranslate2 has no row in bf16; on two threads it and qkv in f32 gain little or lose, so that other work may have run.
+
+| | threads | qkv f32 | qkv reduced | CTranslate2 f32 | qkv int8 | CTranslate2 int8 |
+| --- | --- | --- | --- | --- | --- | --- |
+| in batches | 1 | 7,184 | 12,458 | 6,599 | 14,602 | 9,908 |
+| alone | 1 | 1,310 | 1,898 | 1,307 | 3,274 | 2,498 |
+| in batches | 2 | 8,426 | 14,986 | 5,349 | 18,139 | 7,767 |
+| alone | 2 | 1,605 | 1,775 | 658 | 3,398 | 1,377 |
+
 `bench/peers/generate_peers.py`: processor time of 100 tokens of SmolLM2 (135 million weights, a Q4_1 file), greedily, on one thread,
 each engine a process of its own, in turns, best of three beside other work; the speed relative to f32. llama.cpp, which rounds what it
 multiplies by to 8 bits, is the one of node-llama-cpp 3; results of q4 are those of f32 to the last bit.
