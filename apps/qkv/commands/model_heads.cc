@@ -240,7 +240,7 @@ std::string explain_model(const Command& command, ModelOptions options, Explanat
   if (!form.svg.empty() && !options.layer && options.image.empty()) {
     throw UsageError("--svg", "needs --layer and --head: the picture is of one head");
   }
-  options.text = text_of_option("--text", options.text);
+  if (options.image.empty()) options.text = text_of_option("--text", options.text);
   options.keep.check(form.report, form.json);
   options.folder =
       options.folder.empty() ? default_model(DefaultModel::translator) : find_language_model(options.folder);

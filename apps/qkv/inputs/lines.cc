@@ -28,6 +28,7 @@ std::vector<Option> line_options(TextLineOptions& options) {
 }
 
 std::string text_of_option(const char* option, const std::string& text, const TextLineOptions& options) {
+  if (text.empty()) throw UsageError(option, "must not be empty");
   try {
     return text_of_argument(text, options);
   } catch (const FormatError& error) {

@@ -16,7 +16,7 @@ namespace qkv::app {
 // --exact-text and --replace-invalid.
 std::vector<Option> line_options(TextLineOptions& options);
 
-// The texts of a command line, by the rules of lines. UsageError of `option` for what is none.
+// The texts of a command line, by the rules of lines. UsageError of `option` for what is none, or empty.
 std::string text_of_option(const char* option, const std::string& text, const TextLineOptions& options = {});
 
 // The whole numbers below `vocab` of a line, separated by spaces. FormatError, naming the line by its number, if there

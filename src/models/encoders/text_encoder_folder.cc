@@ -1,6 +1,8 @@
 // Finds the kind of an encoder's folder, and the names of all that it must hold.
 #include "models/encoders/text_encoder_folder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -8,6 +10,7 @@
 #include <utility>
 
 #include "models/model_kinds.h"
+#include "qkv/error.h"
 #include "qkv/files.h"
 
 namespace qkv::inline models {
@@ -151,6 +154,11 @@ TextEncoderFolder::TextEncoderFolder(const std::string& folder, std::optional<Te
     }
   }
   const auto first = class_of(json);
+  for (const HeadNames& head : kind.heads) {
+    const std::string out = head.out + std::string(".weight");
+    if (task || head.task == TextTask::masked_word || !tensors_.contains(out)) continue;
+    throw FormatError(fmt::format("{}: a model with a head, {}: classify, rank, tag or answer opens it", folder, out));
+  }
   has_projection_ = !task && first && first->string() == "HF_ColBERT";
   expect(kind, json.flag("tie_word_embeddings", true), {});
 }
