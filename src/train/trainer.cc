@@ -80,6 +80,10 @@ class Training {
         log_(folder + "/log.jsonl", state_.step),
         first_step_(state_.step) {
     if (!changes_.empty()) log_.add(state_.step, changes_);
+    if (!finished() && identity_.steps < config_.schedule.warmup) {
+      notice(fmt::format("{} updates, fewer than the warm-up of {}: the rate stays below {}", identity_.steps,
+                         config_.schedule.warmup, config_.schedule.rate));
+    }
   }
 
   TrainingResult run() {

@@ -307,7 +307,7 @@ TEST(TrainKinds, AnswerInOneLine) {
       {"train --config language.json --train texts.txt --valid texts.txt --out writer",
        " bits per byte ... qkv generate --model opens it"},
       {"train --config classes.json --from encoder --train train.tsv --valid valid.tsv --out sorter",
-       ", accuracy 0. ... qkv classify --model opens it"},
+       ", accuracy 0. ... qkv classify --model opens it; only resuming needs its checkpoints/"},
       {"train --config tokens.json --from encoder --train words.txt --valid words.txt --out tagger",
        ", accuracy ... qkv tag --model opens it"}};
   for (const auto& [line, said] : trained) {

@@ -348,8 +348,8 @@ TEST_F(TrainingResultTest, DamagedCheckpointsAreLeftOutOfTheMean) {
   const Walk done = walk(settings, {{6, 3}, {10, 2}, {8, 1.5}}, damage(2, 6));
   EXPECT_EQ(done.position, 8);
   EXPECT_EQ(done.result.averaged, 2);
-  ASSERT_EQ(done.watcher.notices.size(), 1u);
-  test::expect_contains(done.watcher.notices[0], "step-000000002");
+  ASSERT_EQ(done.watcher.notices.size(), 2u);
+  test::expect_contains(done.watcher.notices[1], "step-000000002");
 }
 
 TEST_F(TrainingResultTest, ADamagedBestLeavesTheModelAsItWasWritten) {
@@ -357,8 +357,8 @@ TEST_F(TrainingResultTest, ADamagedBestLeavesTheModelAsItWasWritten) {
   EXPECT_EQ(done.result.best_step, 4);
   ASSERT_FALSE(done.written.empty());
   EXPECT_EQ(done.written.back(), 10);
-  ASSERT_EQ(done.watcher.notices.size(), 2u);
-  test::expect_contains(done.watcher.notices[1], "weights of step 4");
+  ASSERT_EQ(done.watcher.notices.size(), 3u);
+  test::expect_contains(done.watcher.notices[2], "weights of step 4");
 }
 
 // An end between two validations is validated, and leaves no trace in a training that goes on.

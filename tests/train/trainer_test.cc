@@ -197,6 +197,19 @@ TEST(Trainer, ClipsByTheNormOfAll) {
   EXPECT_NEAR(std::sqrt(squares), 1e-3, 2e-6);  // the 1 / (|g| + 1) takes up to a thousandth off
 }
 
+TEST(Trainer, SaysThatItEndsWithinTheWarmUp) {
+  for (const std::int64_t steps : {9, 10}) {
+    const TemporaryFolder folder;
+    Watcher watcher;
+    TinyModel model;
+    TrainingConfig settings = config();
+    settings.steps = steps;
+    run(model, folder / "", {.observer = &watcher}, settings);
+    const std::vector<std::string> said{"9 updates, fewer than the warm-up of 10: the rate stays below 0.2"};
+    EXPECT_EQ(watcher.notices, steps < 10 ? said : std::vector<std::string>());
+  }
+}
+
 TEST(Trainer, RefusesWhatCannotBeMeant) {
   const TemporaryFolder folder;
   TinyModel model;

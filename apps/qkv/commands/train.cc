@@ -158,7 +158,10 @@ void run(const TrainRequest& request) {
     result = train_files(files, options);
     if (bar.peak_memory() > 0) memory = fmt::format(", {} MiB of memory", bar.peak_memory() >> 20);
   }
-  note_written(files.out, fmt::format("qkv {} --model opens it", command_of(kind)));
+  if (!memory.empty()) {  // else it was done before
+    note_written(files.out,
+                 fmt::format("qkv {} --model opens it; only resuming needs its checkpoints/", command_of(kind)));
+  }
   fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
 }
 
