@@ -101,7 +101,7 @@ class Generator(Model):
         without tokens or with too many, and for options that do not fit.
         """
         single = isinstance(prompts, str)
-        given: Any = [prompts] if single else list(prompts)
+        given: Any = _list_of(prompts, "prompts")
         are_texts = bool(given) and isinstance(given[0], str)
         generate = self._core.generate if are_texts else self._core.generate_ids
         found = generate(given, _list_of(stop_strings), **self._call(options))
@@ -154,5 +154,7 @@ class Generator(Model):
                 writer.join()
 
 
-def _list_of(texts: str | Iterable[str]) -> list[str]:
+def _list_of(texts: Any, name: str = "texts") -> list[Any]:
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"{name} must be a str or a list, got {type(texts).__name__}")
     return [texts] if isinstance(texts, str) else list(texts)

@@ -203,6 +203,10 @@ class Generator::Writing {
     if (!stop_strings_.empty()) generator.tokenizer();
     refuse_unless(search_.beams == 1 || (stop_strings_.empty() && !options.on_text), "generate",
                   "stop strings and on_text need 1 beam, not {}", search_.beams);
+    for (const auto& [name, most] :
+         {std::pair("max_new_tokens", options.max_new_tokens), std::pair("max_length", options.max_length)}) {
+      refuse_unless(most.value_or(1) >= 1, "generate", "{} is {}; it must be 1 or more", name, most.value_or(1));
+    }
     const Dtype type = options.cache_type;
     refuse_unless(type == Dtype::f32 || type == Dtype::bf16 || type == Dtype::f16, "generate",
                   "a cache is f32, bf16 or f16, not {}", name_of(type));

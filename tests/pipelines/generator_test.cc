@@ -203,6 +203,10 @@ TEST(Generator, WhatDoesNotFitIsRefused) {
             "generate: drafts need 1 beam, not 2");
   EXPECT_EQ(refused([&] { generator.generate("x", {.cache_type = Dtype::f64}); }),
             "generate: a cache is f32, bf16 or f16, not f64");
+  EXPECT_EQ(refused([&] { generator.generate("x", {.max_new_tokens = -1}); }),
+            "generate: max_new_tokens is -1; it must be 1 or more");
+  EXPECT_EQ(refused([&] { generator.generate("x", {.max_length = 0}); }),
+            "generate: max_length is 0; it must be 1 or more");
   const Generator bare = Generator::load(language_folder("llama"));
   EXPECT_NE(message_of<FormatError>([&] { bare.generate("x"); }).find("tokenizer.json is missing"), std::string::npos);
 

@@ -97,6 +97,8 @@ def test_it_pickles_as_its_folder(generator):
         (ValueError, {"beams": 2, "stop_strings": ["."]}, "need 1 beam"),
         (ValueError, {"beams": 2, "draft": "lookup"}, "drafts need 1 beam"),
         (ValueError, {"draft": "twice"}, 'draft must be one of "none", "lookup"'),
+        (ValueError, {"max_new_tokens": 0}, "max_new_tokens is 0; it must be 1 or more"),
+        (ValueError, {"max_length": -1}, "max_length is -1; it must be 1 or more"),
         (TypeError, {"session": 1}, "expected str, bytes or os.PathLike"),
         (TypeError, {"stop_strings": [1]}, r"stop_strings\[0\] must be a str"),
         (TypeError, {"max_new_tokens": 1.5}, "max_new_tokens must be a whole number"),
@@ -105,6 +107,11 @@ def test_it_pickles_as_its_folder(generator):
 def test_what_does_not_fit_is_refused(generator, error, options, message):
     with pytest.raises(error, match=message):
         generator.generate("x", **options)
+
+
+def test_prompts_are_texts_or_ids(generator):
+    with pytest.raises(TypeError, match="prompts must be a str or a list, got NoneType"):
+        generator.generate(None)
 
 
 def test_sessions_and_drafts_change_nothing(generator, tmp_path):
