@@ -1,4 +1,7 @@
 // qkv compare as a user runs it.
+#include <cmath>
+#include <map>
+
 #include "apps/program.h"
 
 namespace qkv::test {
@@ -22,6 +25,30 @@ void expect_text(const Folder& folder, const std::string& text, const std::strin
   expect_words(text, tasks + " ... gradient of a loss ... counted from the layers ... time and memory per token");
   for (const std::string name : {"accuracy.svg", "gradient.svg", "cost.svg", "translating.svg"}) {
     EXPECT_TRUE(slurp(folder / "out/" + name).starts_with("<svg ")) << name;
+  }
+}
+
+// The table of operations in docs/lesson/before.md.
+void expect_lesson_counts(const Json& result) {
+  const std::map<std::string, std::string> rows{{"rnn", "RNN, LSTM, GRU"},
+                                                {"lstm", "RNN, LSTM, GRU"},
+                                                {"gru", "RNN, LSTM, GRU"},
+                                                {"cnn", "CNN"},
+                                                {"transformer", "Transformer"},
+                                                {"seq2seq-fixed", "encoder-decoder, fixed vector"},
+                                                {"seq2seq-additive", "with additive attention"},
+                                                {"seq2seq-dot", "with dot attention"}};
+  const auto thousands = [](const Json& count) {
+    return std::to_string(std::lround(count.get<double>() / 1000)) + ",000 |";
+  };
+  const std::string lesson = slurp(QKV_SOURCE_DIR "/docs/lesson/before.md");
+  for (const Json& one : result["structure"]) {
+    const std::string model = one["model"], work = one["work"];
+    if (model == "transformer" && work == "translating") continue;
+    const Json &at_once = one["operations_at_once"]["values"], &in_turn = one["operations_in_turn"]["values"];
+    const std::string row = "| " + rows.at(model) + " | " + thousands(at_once.front()) + " " +
+                            thousands(at_once.back()) + " " + thousands(in_turn.back()) + "\n";
+    EXPECT_TRUE(holds(lesson, row)) << row;
   }
 }
 
@@ -50,8 +77,9 @@ TEST(CompareCommand, SlowQuickHasEveryRow) {
   const std::string text = folder.run("compare --quick --out out").out;
   expect_text(folder, text, "recall:  ... copy:  ... key-value:  ... reversal:  ... phrases:  ... clipped at 1");
   // 3 tasks of 5 models, 2 of 4
-  expect_rows(Json::parse(slurp(folder / "out/comparison.json")),
-              "/tasks # 23 ... /gradients # 11 ... /structure # 9 ... /cost # 36");
+  const Json result = Json::parse(slurp(folder / "out/comparison.json"));
+  expect_rows(result, "/tasks # 23 ... /gradients # 11 ... /structure # 9 ... /cost # 36");
+  expect_lesson_counts(result);
 }
 
 }  // namespace
