@@ -1,8 +1,8 @@
 /// \file
 /// Double backward of attention: the gradients of a loss that depends on the gradients of attention, as in penalties on
 /// gradients. A loss whose gradients with respect to dq, dk and dv of attention_backward() are tq, tk and tv has the
-/// gradients of
-///   F = <tq, dq> + <tk, dk> + <tv, dv> = <grad_out, the tangent of out along tq, tk, tv>   (attention_jvp.h).
+/// gradients of F = <tq, dq> + <tk, dk> + <tv, dv>, which is <grad_out, the tangent of out along tq, tk, tv>
+/// (attention_jvp.h).
 ///
 ///     attention_backward(q, k, v, out, lse, grad_out, options, {.query = dq, .key = dk, .value = dv});
 ///     attention_double_backward(q, k, v, out, lse, grad_out, {.query = tq, .key = tk, .value = tv}, options,

@@ -48,7 +48,8 @@ class QKV_API KeyValueCache {
   /// The same of its first lengths[b] tokens. A parent of -1, with length 0: sequence b is empty.
   void reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths);
 
-  /// Gives back the pages of sequence b that hold only tokens before `first`, which no query may see any more.
+  /// Gives back the pages of sequence b that hold only tokens before `first`, which other tokens then use: from now on
+  /// the mask of each call must hide what is before first_kept(b), by Mask::window() for example. Nothing checks that.
   void drop_before(std::int64_t b, std::int64_t first);
   /// The first token of sequence b whose page is still there.
   std::int64_t first_kept(std::int64_t b) const { return dropped_.at(static_cast<std::size_t>(b)) * config_.page_rows; }

@@ -81,8 +81,8 @@ AttentionInputs::AttentionInputs(const TensorView& q, const TensorView& k, const
   packed = static_cast<bool>(options.offsets_query);
   paged = static_cast<bool>(options.block_table);
   if (q.rank() < 2 || (!paged && (k.rank() != q.rank() || v.rank() != q.rank()))) {
-    fail("query {}, key {} and value {} must have equal rank, at least 2", to_string(q.shape()), to_string(k.shape()),
-         to_string(v.shape()));
+    fail("query {}, key {} and value {} must have equal rank, at least 2: [..., heads, length, size]",
+         to_string(q.shape()), to_string(k.shape()), to_string(v.shape()));
   }
   if (paged && options.offsets_key) fail("paged keys take a block table and no offsets_key; both were given");
   if (!paged && packed != static_cast<bool>(options.offsets_key)) {

@@ -29,8 +29,8 @@ KeyValueCache::KeyValueCache(const KeyValueCacheConfig& config) : config_(config
   const auto [batch, kv_heads, head_dim, value_dim, dtype, page_rows] = config_;
   if (batch < 0 || kv_heads < 1 || head_dim < 1 || value_dim < 1 || page_rows < 1) {
     refuse("key/value cache",
-           "batch {}, kv_heads {}, head_dim {}, value_dim {} and page_rows {} must be 1 or more (batch: 0)", batch,
-           kv_heads, head_dim, value_dim, page_rows);
+           "kv_heads {}, head_dim {}, value_dim {} and page_rows {} must be 1 or more, batch {} 0 or more", kv_heads,
+           head_dim, value_dim, page_rows, batch);
   }
   if (!is_floating(dtype)) refuse("key/value cache", "type {} must be f32, f64, bf16 or f16", name_of(dtype));
   keys_ = Tensor::uninitialized({0, kv_heads, page_rows, head_dim}, dtype);
