@@ -35,6 +35,10 @@ class _Parts:
         kind = type(self)
         return kind(*(part for each in (first, second) for part in parts_of(kind, each)))
 
+    def __bool__(self) -> bool:
+        how = f": combine them by {self._sign}" if self._sign else ""
+        raise TypeError(f"a {type(self).__name__} is neither true nor false{how}")
+
     def __repr__(self) -> str:
         return f" {self._sign} ".join(_text(type(self).__name__, *part) for part in self.parts)
 

@@ -87,8 +87,13 @@ MaskValue mask_part(std::string_view name, nb::list& arguments) {
 }
 
 MaskValue take_mask(nb::handle object, std::string_view name) {
-  if (PyUnicode_Check(object.ptr())) return take_choice<MaskValue>(object, name, {{"causal", {Mask::causal()}}});
   MaskValue made;
+  if (PyUnicode_Check(object.ptr())) {
+    const std::string given = take_text(object, name);
+    if (given != "causal") throw std::invalid_argument(fmt::format("{} must be {}, got \"{}\"", name, kMask, given));
+    made.value = Mask::causal();
+    return made;
+  }
   const nb::object parts = parts_of(object, "Mask");
   if (parts.is_valid()) {
     for (const nb::handle part : parts) {

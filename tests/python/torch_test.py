@@ -394,7 +394,7 @@ def test_what_watches_a_plain_call_sees_it():
     "options, says",
     [
         ({"causal": True}, "unexpected keyword argument 'causal'; mask=qkv.Mask.causal(...) is one"),
-        ({"mask": "left"}, 'mask must be one of "causal", got "left"'),
+        ({"mask": "left"}, 'an array of bool, or "causal", got "left"'),
         ({"mask": torch.ones(6)}, "mask must be bool or uint8, got Tensor of torch.float32"),
         ({"mask": [True] * 6}, "mask must be a mask such as qkv.Mask.causal()"),
         ({"bias": 1.0}, "bias must be a bias such as"),
