@@ -1,7 +1,7 @@
 // A comparison as JSON.
 #include <nlohmann/json.hpp>
 
-#include "io/json/json_number.h"
+#include "io/json/json_events.h"
 #include "lab/compare/compare.h"
 
 namespace qkv {

@@ -9,7 +9,7 @@
 #include "explained_head.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
-#include "io/json/json_number.h"
+#include "io/json/json_events.h"
 #include "pipelines/texts/character_spans.h"
 #include "qkv/models/find_model.h"
 #include "qkv/pipelines/question_answerer.h"

@@ -14,7 +14,7 @@
 #include "commands.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
-#include "io/json/json_number.h"
+#include "io/json/json_events.h"
 #include "qkv/models/find_model.h"
 #include "qkv/pipelines/fingerprint.h"
 #include "signals.h"

@@ -19,7 +19,7 @@
 #include "inputs/head_options.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
-#include "io/json/json_number.h"
+#include "io/json/json_events.h"
 #include "notes.h"
 #include "qkv/error.h"
 #include "qkv/explain/explain_model.h"
