@@ -81,32 +81,35 @@ class JsonTape::Builder : public JsonEvents {
     piece += text;
     return true;
   }
-  // The first eight of a text: unless they are equal, they say which of two comes first.
-  static std::uint64_t first_bytes(std::string_view text) {
+  // The place of a key, led by the first five bytes of its text, which say which of two comes first unless they are
+  // equal.
+  static constexpr int kPlaceBits = 24;
+  static_assert(kMostValues < std::size_t{1} << kPlaceBits);
+  std::uint64_t led_place(Index at) const {
+    const std::string_view text = tape_.string(at);
     std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < sizeof bytes; ++i) {
+    for (std::size_t i = 0; i < 5; ++i) {
       bytes = bytes << 8 | (i < text.size() ? static_cast<unsigned char>(text[i]) : 0u);
     }
-    return bytes;
+    return bytes << kPlaceBits | at;
   }
+  static Index place(std::uint64_t led) { return static_cast<Index>(led & ((1u << kPlaceBits) - 1)); }
   // Of the innermost object, which ends here.
   void sort_keys() {
     const Index object = open_.back();
-    std::vector<std::pair<std::uint64_t, Index>> sorted;
+    std::vector<std::uint64_t> sorted;
     sorted.reserve(tape_.values_[object].size);
-    for (Index at = object + 1; at < tape_.values_.size(); at = tape_.next(at + 1)) {
-      sorted.emplace_back(first_bytes(tape_.string(at)), at);
-    }
+    for (Index at = object + 1; at < tape_.values_.size(); at = tape_.next(at + 1)) sorted.push_back(led_place(at));
     StopTurns turns;
-    std::ranges::sort(sorted, [&](const auto& a, const auto& b) {
+    std::ranges::sort(sorted, [&](std::uint64_t a, std::uint64_t b) {
       turns.next();
-      return a.first != b.first ? a.first < b.first : tape_.string(a.second) < tape_.string(b.second);
+      return (a ^ b) >> kPlaceBits != 0 ? a < b : tape_.string(place(a)) < tape_.string(place(b));
     });
-    const auto same = std::ranges::adjacent_find(
-        sorted, {}, [&](const auto& key) { return std::pair(key.first, tape_.string(key.second)); });
-    if (same != sorted.end()) refuse(fmt::format("key {} appears twice", quote(tape_.string(same->second))));
+    const auto same =
+        std::ranges::adjacent_find(sorted, {}, [&](std::uint64_t key) { return tape_.string(place(key)); });
+    if (same != sorted.end()) refuse(fmt::format("key {} appears twice", quote(tape_.string(place(*same)))));
     tape_.values_[object].bits = std::uint64_t{tape_.keys_.size()} << kEndBits;
-    for (const auto& [bytes, at] : sorted) tape_.keys_.push_back(at);
+    for (const std::uint64_t key : sorted) tape_.keys_.push_back(place(key));
   }
   std::string why_not(std::string_view kind) const override { return fmt::format("{} is not allowed", kind); }
 
