@@ -1,12 +1,5 @@
 // What a call takes in memory besides its inputs and outputs: what plan() says, as counted by operator new, within the
 // limit, and below the bounds that docs/semantics.md states.
-#include <atomic>
-#include <cstdlib>
-#include <functional>
-#include <memory>
-#include <new>
-#include <optional>
-
 #include "attention/tangent/attention_tangents_testing.h"
 #include "core/kept_memory.h"
 #include "core/thread_pool.h"
@@ -98,6 +91,16 @@ class AttentionMemory : public testing::OnEachTarget {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Target, AttentionMemory, ::testing::ValuesIn(testing::usable_targets()),
+                         testing::test_name_of_target);
+
+// Targets whose code for f32 and f64 is their own: those that multiply 16 bits in their own way have that of avx512.
+std::vector<std::string> targets_of_floats() {
+  std::vector<std::string> names = testing::usable_targets();
+  std::erase_if(names, [](const std::string& name) { return name == "avx512-bf16" || name == "amx"; });
+  return names;
+}
+class AttentionMemoryOfFloats : public AttentionMemory {};
+INSTANTIATE_TEST_SUITE_P(Target, AttentionMemoryOfFloats, ::testing::ValuesIn(targets_of_floats()),
                          testing::test_name_of_target);
 
 // What lists of views may take a thread beside what is planned.
@@ -205,13 +208,13 @@ TEST_P(AttentionMemory, OfBlocksOfQueries) {
   }
 }
 
-TEST_P(AttentionMemory, OfEmptyRows) {
+TEST_P(AttentionMemoryOfFloats, OfEmptyRows) {
   PlannedArrays({64, 3000, 8}, {64, 5, 8}).expect_forward({.empty_rows = EmptyRows::nan});
 }
 
 // Scratch of blocks of one sequence's queries, that of chosen rows, partial results, and decoding; some to a block, on
 // all threads.
-TEST_P(AttentionMemory, OfChosenRows) {
+TEST_P(AttentionMemoryOfFloats, OfChosenRows) {
   for (const auto& [heads, q_len, count] : {std::tuple(1, 8, 4), {2, 1, 4}, {2, 600, 900}}) {
     PlannedArrays a({heads, q_len, 64}, {heads, 400, 64});
     const MutableTensorView rows = a.zeros({count, 3}, Dtype::i64);
@@ -224,7 +227,7 @@ TEST_P(AttentionMemory, OfChosenRows) {
 }
 
 // Of three threads' heads, or as many as there are.
-TEST_P(AttentionMemory, OfWeightSums) {
+TEST_P(AttentionMemoryOfFloats, OfWeightSums) {
   for (const std::int64_t heads : {1, 2, 7}) {
     PlannedArrays a({heads, 130, 16}, {heads, 5000, 16});
     const MutableTensorView received = a.zeros({heads, 5000}), blocks = a.zeros({heads, 9, 900});
@@ -234,14 +237,14 @@ TEST_P(AttentionMemory, OfWeightSums) {
   }
 }
 
-TEST_P(AttentionMemory, OfSplitKeys) {
+TEST_P(AttentionMemoryOfFloats, OfSplitKeys) {
   for (const auto& [heads, q_len] : {std::pair(2, 8), {8, 2}, {2, 1}, {16, 1}}) {
     PlannedArrays({heads, q_len, 96}, {2, 9000, 96}).expect_forward({});
     PlannedArrays({heads / 2, q_len, 96}, {1, 9000, 96}).expect_forward({});
   }
 }
 
-TEST_P(AttentionMemory, OfPackedSequences) {
+TEST_P(AttentionMemoryOfFloats, OfPackedSequences) {
   const Tensor offsets_query = Tensor::of<std::int32_t>({6}, {0, 3, 4, 64, 64, 65});
   const Tensor offsets_key = Tensor::of<std::int32_t>({6}, {0, 2500, 5600, 8000, 8010, 8011});
   PlannedArrays({65, 6, 32}, {8011, 2, 32})
@@ -256,7 +259,7 @@ Tensor document_ids(std::int64_t count, std::int64_t run, std::int64_t documents
   return Tensor::of({count}, ids);
 }
 
-TEST_P(AttentionMemory, OfMasksAndTables) {
+TEST_P(AttentionMemoryOfFloats, OfMasksAndTables) {
   constexpr std::int64_t kLength = 3000;
   Random random(5);
   PlannedArrays a({2, kLength, 16}, {2, kLength, 16});
@@ -290,7 +293,7 @@ TEST_P(AttentionMemory, OfGradients) {
   PlannedArrays({2, 100, 256}, {2, 3100, 256}, Dtype::bf16).expect_backward({});
 }
 
-TEST_P(AttentionMemory, OfGradientsOfBiasesAndTables) {
+TEST_P(AttentionMemoryOfFloats, OfGradientsOfBiasesAndTables) {
   PlannedArrays a({4, 200, 16}, {4, 3200, 16}), small({1, 20, 16}, {1, 60, 16});
   a.expect_backward({.bias = Bias::view(a.zeros({200, 3200})) + Bias::view(a.zeros({4, 1, 3200}))});
   a.expect_backward({.bias = Bias::table(RelativeTable::clipped(a.zeros({4001, 4}))) +
@@ -314,7 +317,7 @@ TEST_P(AttentionMemory, OfGradientsOfScores) {
 }
 
 // Lists of masks and biases take more than these arrays do, and some passes copy them: within the slack.
-TEST_P(AttentionMemory, OfLists) {
+TEST_P(AttentionMemoryOfFloats, OfLists) {
   PlannedArrays a({2, 3, 8}, {2, 5, 8});
   const TensorView bias = a.zeros({5}), slopes = a.zeros({2}), w = a.zeros({8, 8});
   const Tensor seen = filled({3, 5}, 1, Dtype::u8);
@@ -332,20 +335,20 @@ TEST_P(AttentionMemory, OfLists) {
 }
 
 // Bilinear scores make a call of projected queries, which reads the documents once more.
-TEST_P(AttentionMemory, OfDocumentsOfProjectedQueries) {
+TEST_P(AttentionMemoryOfFloats, OfDocumentsOfProjectedQueries) {
   const Tensor documents = document_ids(20000, 1, 2);
   PlannedArrays a({1, 20000, 4}, {1, 20000, 4});
   a.expect_backward(
       {.mask = Mask::documents(documents) & Mask::window(2, 2), .score = Score::bilinear(a.zeros({4, 4}))});
 }
 
-TEST_P(AttentionMemory, OfTangentsAndOfADoubleBackward) {
+TEST_P(AttentionMemoryOfFloats, OfTangentsAndOfADoubleBackward) {
   for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
     PlannedArrays({4, 300, 80}, {2, 2100, 80}, dtype).expect_tangents({.mask = Mask::causal()});
   }
 }
 
-TEST_P(AttentionMemory, OfCallsWithoutAPair) {
+TEST_P(AttentionMemoryOfFloats, OfCallsWithoutAPair) {
   for (const auto& [q_len, k_len] : {std::pair(0, 500), {500, 0}, {0, 0}}) {
     PlannedArrays a({2, q_len, 64}, {2, k_len, 64});
     const AttentionGradients gradients{.query = a.zeros(a.q.shape()), .key = a.zeros(a.k.shape())};
@@ -363,7 +366,7 @@ TEST_P(AttentionMemory, OfCallsWithoutAPair) {
 }
 
 // The bounds that docs/semantics.md states, at any length: of what is planned, which is never below what is taken.
-TEST_P(AttentionMemory, OfAThreadAtAnyLength) {
+TEST_P(AttentionMemoryOfFloats, OfAThreadAtAnyLength) {
   const Tensor lengths = Tensor::of<std::int32_t>({1}, {300});
   for (const std::int64_t size : {16, 64, 1024}) {
     for (const std::int64_t length : {2, 8192, 1 << 20}) {

@@ -78,37 +78,44 @@ inline std::string beyond_bound(const TensorView& q, const TensorView& k, const 
   return "";
 }
 
+// The outputs of a case in this precision, in places like those of `shapes`: a reference::AttentionResult or an
+// Outcome.
+template <class Shapes>
+Outcome attend_drawn(const AttentionCase& drawn, Precision precision, const Shapes& shapes) {
+  AttentionOptions options = drawn.options;
+  options.precision = precision;
+  const Dtype wide = drawn.q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Outcome got{.out = filled(shapes.out.shape(), kNan, drawn.out_dtype),
+              .log_sum_exp = filled(shapes.log_sum_exp.shape(), kNan, wide),
+              .weights = filled(shapes.weights.shape(), kNan, wide),
+              .logits = filled(shapes.logits.shape(), kNan, wide)};
+  const bool one_batch = !drawn.packed() && drawn.q.rank() == 3;
+  const auto in_rank = [&](Tensor& tensor) { return one_batch ? tensor.view().select(0, 0) : tensor.view(); };
+  attention(drawn.q, drawn.k, drawn.v, in_rank(got.out), options,
+            {.log_sum_exp = in_rank(got.log_sum_exp), .weights = in_rank(got.weights), .logits = in_rank(got.logits)});
+  return got;
+}
+
 struct ReducedOutcome {
   std::string found;          // what breaks the bound, or the first of other bits than the exact kernel's
   bool is_different = false;  // from the exact kernel
+  Outcome got{};
 };
 
 inline ReducedOutcome reduced_outcome(const AttentionCase& drawn, Precision precision = Precision::reduced) {
   if (!drawn.is_finite) return {};
   AttentionOptions options = drawn.options;
   options.precision = precision;
-  const bool one_batch = !drawn.packed() && drawn.q.rank() == 3;
   const reference::AttentionResult exact = reference::attention(drawn.q, drawn.k, drawn.v, drawn.options);
-  const Dtype wide = drawn.q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  const auto attend_in = [&](const AttentionOptions& wanted) {
-    Outcome got{.out = filled(exact.out.shape(), kNan, drawn.out_dtype),
-                .log_sum_exp = filled(exact.log_sum_exp.shape(), kNan, wide),
-                .weights = filled(exact.weights.shape(), kNan, wide),
-                .logits = filled(exact.logits.shape(), kNan, wide)};
-    const auto in_rank = [&](Tensor& tensor) { return one_batch ? tensor.view().select(0, 0) : tensor.view(); };
-    attention(
-        drawn.q, drawn.k, drawn.v, in_rank(got.out), wanted,
-        {.log_sum_exp = in_rank(got.log_sum_exp), .weights = in_rank(got.weights), .logits = in_rank(got.logits)});
-    return got;
-  };
-  const Outcome got = attend_in(options), plain = attend_in(drawn.options);
+  Outcome got = attend_drawn(drawn, precision, exact);
+  const Outcome plain = attend_drawn(drawn, Precision::exact, exact);
   const bool same = same_bits(got.out, plain.out) && same_bits(got.log_sum_exp, plain.log_sum_exp) &&
                     same_bits(got.weights, plain.weights) && same_bits(got.logits, plain.logits);
   if (plan(drawn.q, drawn.k, drawn.v, options).precision == Precision::exact) {
-    return {same ? "" : "precision reduced, computed exactly: other bits\n", false};
+    return {same ? "" : "precision reduced, computed exactly: other bits\n"};
   }
   const std::string beyond = beyond_bound(drawn.q, drawn.k, drawn.v, got, exact, drawn.options);
-  return {beyond.empty() ? "" : "precision reduced: " + beyond + "\n", !same};
+  return {beyond.empty() ? "" : "precision reduced: " + beyond + "\n", !same, std::move(got)};
 }
 
 }  // namespace qkv::testing

@@ -1,8 +1,6 @@
 // Exact attention over 16 bits on targets that multiply in their own way, in pairs (AVX512-BF16) or tiles (AMX): the
 // sums that their documentation gives, bit for bit, by the instructions and by what emulates them on other CPUs; and
 // outputs as exact as those of f32.
-#include <cmath>
-
 #include "attention/attention_testing.h"
 #include "attention/call/attention_call.h"
 #include "attention/forward/reduced_expectation.h"
@@ -13,7 +11,7 @@
 // One of the targets with a fused multiply-add: each takes half a minute and half a gigabyte.
 #define QKV_ONLY_TARGET (HWY_AVX3 | HWY_NEON)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "attention/products/attention_products_test.cc"
+#define HWY_TARGET_INCLUDE "simd/attention_products_test.cc"
 #include "simd/targets.h"
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
@@ -192,17 +190,27 @@ std::vector<Row> rows_of(const TensorView& tensor) {
   return rows;
 }
 
-// With a scale of 1 and every key visible.
-void expect_products(const Inputs& inputs, const Tensor& logits, float (*dot)(const Row&, const Row&, Dtype)) {
+// Of all queries with all keys of their head.
+Row products_of(const Inputs& inputs, float (*dot)(const Row&, const Row&, Dtype)) {
   const std::int64_t q_len = inputs.q.size(1), k_len = inputs.k.size(1);
   const std::vector<Row> keys = rows_of(inputs.k), queries = rows_of(inputs.q);
-  for (std::int64_t at = 0; at < logits.element_count(); ++at) {
-    const std::int64_t row = at / k_len, key = row / q_len * k_len + at % k_len;
-    const float expected =
-        dot(queries[static_cast<std::size_t>(row)], keys[static_cast<std::size_t>(key)], inputs.q.dtype());
+  Row products;
+  for (std::int64_t row = 0; row < std::ssize(queries); ++row) {
+    for (std::int64_t key = row / q_len * k_len; key < (row / q_len + 1) * k_len; ++key) {
+      products.push_back(
+          dot(queries[static_cast<std::size_t>(row)], keys[static_cast<std::size_t>(key)], inputs.q.dtype()));
+    }
+  }
+  return products;
+}
+
+// With a scale of 1 and every key visible.
+void expect_products(const Tensor& logits, const Row& wanted) {
+  ASSERT_EQ(logits.element_count(), std::ssize(wanted));
+  for (std::size_t at = 0; at < wanted.size(); ++at) {
     const float got = logits.data<float>()[at];
-    if (std::isnan(expected) && std::isnan(got)) continue;
-    ASSERT_EQ(got, expected) << "row " << row << ", key " << key;
+    if (std::isnan(wanted[at]) && std::isnan(got)) continue;
+    ASSERT_EQ(got, wanted[at]) << "product " << at;
   }
 }
 
@@ -247,18 +255,19 @@ INSTANTIATE_TEST_SUITE_P(Of, AttentionProducts, ::testing::ValuesIn(kProducts),
                          });
 
 TEST_P(AttentionProducts, LogitsAreTheirSums) {
-  in_each_way([&](void (*kernel)(const AttentionTask&)) {
-    for (const Dtype dtype : GetParam().dtypes) {
-      for (const std::int64_t size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 64, 100}) {
-        SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << size);
-        Inputs inputs(static_cast<std::uint64_t>(size), dtype, {2, 51, 131}, size, 3);
-        const AttentionOptions options{.scale = 1, .threads = 1};
-        expect_products(inputs, inputs.attend(dtype, options, kernel).logits, GetParam().dot);
-        inputs.scatter(static_cast<std::uint64_t>(size));
-        expect_products(inputs, inputs.attend(dtype, options, kernel).logits, GetParam().dot);
+  for (const Dtype dtype : GetParam().dtypes) {
+    for (const std::int64_t size : {1, 2, 3, 15, 16, 17, 31, 32, 33, 64, 100}) {
+      for (const bool special : {false, true}) {
+        Inputs inputs(static_cast<std::uint64_t>(size), dtype, {1, 51, 131}, size, 3);
+        if (special) inputs.scatter(static_cast<std::uint64_t>(size));
+        const Row wanted = products_of(inputs, GetParam().dot);
+        in_each_way([&](void (*kernel)(const AttentionTask&)) {
+          SCOPED_TRACE(::testing::Message() << name_of(dtype) << " " << size << special);
+          expect_products(inputs.attend(dtype, {.scale = 1, .threads = 1}, kernel).logits, wanted);
+        });
       }
     }
-  });
+  }
 }
 
 const AttentionOptions kOptions[] = {{.threads = 1},
@@ -360,7 +369,7 @@ TEST(AttentionPairs, LogitsOfSingleQueriesAreSumsOfPairs) {
         convert(inputs.k, wide.view().slice(2, 0, size));
         const Outcome outcome = testing::attend(inputs.q.view().transpose(0, 1), wide.view().slice(2, 0, size),
                                                 inputs.v, {.scale = 1, .threads = 1});
-        expect_products(inputs, outcome.logits, paired_in_lanes);
+        expect_products(outcome.logits, products_of(inputs, paired_in_lanes));
       }
     }
   }
