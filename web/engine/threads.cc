@@ -18,6 +18,7 @@ void parallel_for_erased(std::int64_t tasks, int, void (*task)(void*, std::int64
 
 inline namespace core {
 int awake_threads() { return 0; }
+bool inside_task() { return false; }
 }  // namespace core
 
 }  // namespace qkv
