@@ -81,11 +81,10 @@ class JsonTape::Builder : public JsonEvents {
     piece += text;
     return true;
   }
-  // The place of a key, led by the first five bytes of its text, which say which of two comes first unless they are
-  // equal.
+  // What keys are sorted by: the first five bytes of the text, which decide unless they are equal, above its place.
   static constexpr int kPlaceBits = 24;
   static_assert(kMostValues < std::size_t{1} << kPlaceBits);
-  std::uint64_t led_place(Index at) const {
+  std::uint64_t sort_key(Index at) const {
     const std::string_view text = tape_.string(at);
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < 5; ++i) {
@@ -93,13 +92,13 @@ class JsonTape::Builder : public JsonEvents {
     }
     return bytes << kPlaceBits | at;
   }
-  static Index place(std::uint64_t led) { return static_cast<Index>(led & ((1u << kPlaceBits) - 1)); }
+  static Index place(std::uint64_t key) { return static_cast<Index>(key & ((1u << kPlaceBits) - 1)); }
   // Of the innermost object, which ends here.
   void sort_keys() {
     const Index object = open_.back();
     std::vector<std::uint64_t> sorted;
     sorted.reserve(tape_.values_[object].size);
-    for (Index at = object + 1; at < tape_.values_.size(); at = tape_.next(at + 1)) sorted.push_back(led_place(at));
+    for (Index at = object + 1; at < tape_.values_.size(); at = tape_.next(at + 1)) sorted.push_back(sort_key(at));
     StopTurns turns;
     std::ranges::sort(sorted, [&](std::uint64_t a, std::uint64_t b) {
       turns.next();

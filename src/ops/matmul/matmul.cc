@@ -188,17 +188,18 @@ void multiply_full(const TensorView& a, const PackedMatrix& b, Columns columns, 
                           : multiply<double>(a, b, columns, out, options);
 }
 
+constexpr std::int64_t kRoundedRows = 32;  // of a task
+
 // m rows, so many at a time that those of a thread stay in its cache, rounded: round(form, first, rows, to, threads).
 template <class Round>
 void multiply_reduced(std::int64_t m, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options,
                       const Round& round) {
-  constexpr std::int64_t kUnit = 32;  // of rows
   const std::int64_t k = b.rows(), n = b.columns(), width = b.panel_columns();
   const ReducedForm form = reduced_form(b.storage());
   check_target(b, form.columns, form.group);
   if (m == 0 || n == 0) return;
   const std::int64_t task_rows =
-      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kUnit) * kUnit;
+      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kRoundedRows) * kRoundedRows;
   const std::int64_t most = std::min(m, task_rows * workers(options.threads));
   const std::int64_t depth = form.depth(k), words = form.words(k);
   Tensor rounded = Tensor::uninitialized({form.rows(most), words});
@@ -231,16 +232,15 @@ void multiply_reduced(std::int64_t m, const PackedMatrix& b, const MutableTensor
 
 void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
                       const MatmulOptions& options) {
-  constexpr std::int64_t kTask = 32;
   const std::int64_t k = b.rows(), step = a.stride(0);
   multiply_reduced(a.size(0), b, out, options,
                    [&](const ReducedForm& form, std::int64_t first, std::int64_t rows, float* to, int threads) {
-                     parallel_for(divide_up(rows, kTask), threads, [&](std::int64_t task, int) {
+                     parallel_for(divide_up(rows, kRoundedRows), threads, [&](std::int64_t task, int) {
                        check_stop();
-                       const std::int64_t row = task * kTask;
+                       const std::int64_t row = task * kRoundedRows;
                        form.round_rows({.from = a.data<float>() + (first + row) * step,
                                         .row_step = step,
-                                        .rows = std::min(kTask, rows - row),
+                                        .rows = std::min(kRoundedRows, rows - row),
                                         .depth = k,
                                         .filled = form.depth(k),
                                         .to = to + row * form.words(k)});
