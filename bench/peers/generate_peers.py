@@ -1,13 +1,13 @@
-"""Writing beside transformers and llama.cpp, in turns: one token after the other, 512 tokens of a prompt, 16 lines together,
+"""Writing beside transformers, llama.cpp and mistral.rs, in turns: one token after the other, 512 tokens of a prompt, 16 lines together,
 guesses, and the time from the start of the program to its first token.
 
-    python bench/peers/generate_peers.py FOLDER [--gguf FILE] [--llama FOLDER] [--packed FOLDER] [--threads 1] [--seconds 200]
-        [--program build/release/bin/qkv]
+    python bench/peers/generate_peers.py FOLDER [--gguf FILE] [--llama FOLDER] [--packed FOLDER] [--mistral]
+        [--threads 1] [--seconds 200] [--program build/release/bin/qkv]
     python bench/peers/generate_peers.py --make-gpt2 FOLDER    makes a GPT-2 of 124 million random weights there, in bf16
 
 FOLDER is one of Hugging Face, which qkv and transformers open; --gguf is the same model in 4 bits for q4 and llama.cpp, the
 one of npm's node-llama-cpp, of which --llama has the node_modules, a copy of generate_llama.mjs beside them. Needs qkv, torch
-and transformers. Every engine writes as many tokens, greedily, whatever would end a text. Times are the best of the rounds that
+and transformers; --mistral needs mistralrs, too, which takes texts: a word a token. Every engine writes as many tokens, greedily, whatever would end a text. Times are the best of the rounds that
 begin within --seconds. A plain read is torch's sum of as many bytes as the weights of the layers and the output have, on as
 many threads. The peak is that of `qkv bench`, and only products with weights count as work.
 """
@@ -30,6 +30,7 @@ LONG = [i * i % 997 + 40 for i in range(512)]
 LINES = [[(i + 3 * line) * i % 997 + 40 for i in range(8)] for line in range(16)]
 LINE_TOKENS, TOKENS = 8, 48
 STORAGES = {"f32": {}, "bf16": {"weights": "bf16"}, "reduced": {"precision": "reduced"}}
+GAINS = [("one by one", "together"), ("repeating", "repeating, guessed"), ("other", "other, guessed")]
 BYTES = {"f32": 4, "bf16": 2, "reduced": 2, "q4": 0.625}
 
 
@@ -70,6 +71,37 @@ class Transformers:
 
     def drafted(self, prompt, count):
         return self.write([prompt], count, prompt_lookup_num_tokens=7)
+
+
+class Mistral:
+    """mistral.rs, without its cache of prefixes, which would skip a prompt that it has read."""
+
+    def __init__(self, kind, **options):
+        import mistralrs
+
+        self.runner = mistralrs.Runner(getattr(mistralrs.Which, kind)(**options), max_seqs=1, prefix_cache_n=0)
+        self.request = mistralrs.CompletionRequest
+
+    def write(self, prompts, count):
+        text = " one" * len(prompts[0])
+        request = self.request(text, "default", max_tokens=count, temperature=0, ignore_eos=True)
+        usage = self.runner.send_completion_request(request).usage
+        if (usage.prompt_tokens, usage.completion_tokens) != (len(prompts[0]), count):
+            raise ValueError(f"mistral.rs read {usage.prompt_tokens} tokens and wrote {usage.completion_tokens}")
+
+
+def mistrals(options):
+    """mistral.rs on so many threads, which it asks for when it is imported."""
+    os.environ["RAYON_NUM_THREADS"] = str(options.threads)
+    from mistralrs import Architecture, ModelDType
+
+    plain = {"model_id": options.folder, "arch": Architecture.Llama}
+    engines = {f"mistral.rs {name}": Mistral("Plain", **plain, dtype=dtype)
+               for name, dtype in (("f32", ModelDType.F32), ("bf16", ModelDType.BF16))}
+    if options.gguf:
+        folder, file = os.path.split(options.gguf)
+        engines["mistral.rs q4"] = Mistral("GGUF", quantized_model_id=folder, quantized_filename=file)
+    return engines
 
 
 def cases(repeating):
@@ -126,6 +158,7 @@ def main():
     parser.add_argument("--program", default="build/release/bin/qkv")
     parser.add_argument("--gguf")
     parser.add_argument("--llama")
+    parser.add_argument("--mistral", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=200)
     parser.add_argument("--packed", help="a folder after `qkv pack --weights bf16`, for the time to its first token")
@@ -140,6 +173,7 @@ def main():
             engines["qkv q4"] = Ours(options.gguf, {"weights": "q4"}, options.threads)
         engines["transformers f32"] = Transformers(folder, torch.float32)
         engines["transformers bf16"] = Transformers(folder, torch.bfloat16)
+        mistral = mistrals(options) if options.mistral else {}
     # The tables of positions and embeddings are not multiplied by; an output that is tied to the latter is.
     model = engines["transformers f32"].model
     matrices = sum(p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "wpe" not in name)
@@ -156,6 +190,10 @@ def main():
             for name, engine in engines.items():
                 best[name][case] = min(best[name].get(case, float("inf")), seconds(lambda: work(engine)))
             read = min(read, seconds(lambda: torch.sum(words)))
+        for name, engine in mistral.items():
+            own = best.setdefault(name, {})
+            for case in ("first", "decode", "prefill"):
+                own[case] = min(own.get(case, float("inf")), seconds(lambda: cases(repeating)[case](engine)))
         if options.llama and options.gguf:
             script = pathlib.Path(options.llama) / "generate_llama.mjs"
             command = ["node", script, os.path.abspath(options.gguf), str(options.threads)]
@@ -175,9 +213,8 @@ def main():
         share = BYTES[storage] * matrices / rate / token
         work = (matrices - output) * len(LONG) + output
         of_peak = work / found["prefill"] / peaks[name == "qkv reduced"]
-        print(f"| {name} | {1e3 * token:.2f} | {share:.2f} | {1e3 * found['prefill']:.0f} | {of_peak:.2f} | "
-              f"{found['one by one'] / found['together']:.1f} | {found['repeating'] / found['repeating, guessed']:.2f} | "
-              f"{found['other'] / found['other, guessed']:.2f} |")
+        gains = [f"{found[plain] / found[faster]:.2f}" if plain in found else "-" for plain, faster in GAINS]
+        print(f"| {name} | {1e3 * token:.2f} | {share:.2f} | {1e3 * found['prefill']:.0f} | {of_peak:.2f} | {' | '.join(gains)} |")
     if llama:
         token = 1e-3 * llama["decode"] / TOKENS
         share = BYTES["q4"] * matrices / rate / token
