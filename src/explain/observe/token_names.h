@@ -37,25 +37,27 @@ class TokenNames {
  public:
   static constexpr std::size_t kMost = 16;  // characters that a column gives way for
 
-  explicit TokenNames(const std::vector<std::string>& tokens) {
+  // `first`: the number of the first one.
+  explicit TokenNames(const std::vector<std::string>& tokens, std::int64_t first = 0) : first_(first) {
     for (const std::string& token : tokens) {
       names_.push_back(printable(token));
       width_ = std::max(width_, std::min(characters(names_.back()), kMost));
     }
   }
   std::string operator[](std::int64_t i) const { return names_[static_cast<std::size_t>(i)]; }
-  std::string numbered(std::int64_t i) const { return fmt::format("{} {}", i, (*this)[i]); }
+  std::string numbered(std::int64_t i) const { return fmt::format("{} {}", first_ + i, (*this)[i]); }
   // Distinguishes those that read the same: "the (7)".
   std::string unique(std::int64_t i) const {
     const bool alone = std::count(names_.begin(), names_.end(), (*this)[i]) == 1;
-    return alone ? (*this)[i] : fmt::format("{} ({})", (*this)[i], i);
+    return alone ? (*this)[i] : fmt::format("{} ({})", (*this)[i], first_ + i);
   }
   std::string column(std::int64_t i) const {
     const std::string blanks(width_ - std::min(characters((*this)[i]), width_), ' ');
-    return fmt::format("{:>3} {}{}", i, (*this)[i], blanks);
+    return fmt::format("{:>3} {}{}", first_ + i, (*this)[i], blanks);
   }
 
  private:
+  std::int64_t first_;
   std::vector<std::string> names_;
   std::size_t width_ = 1;
 };

@@ -126,7 +126,7 @@ Section written_section(const Alignment& alignment, const TextStyle& style) {
             "written if it were the last one: final norm and output on what it passes on.")};
   std::vector<std::string> tokens;
   for (const WrittenToken& one : alignment.written) tokens.push_back(one.token);
-  const TokenNames names(tokens);
+  const TokenNames names(tokens, 1);  // the first token was given
   for (std::size_t i = 0; i < alignment.written.size(); ++i) {
     const WrittenToken& one = alignment.written[i];
     if (one.layers.empty()) continue;  // of the prompt
@@ -173,7 +173,8 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   const std::vector<std::string>& source_words = alignment->source.words;
   const bool continues = alignment->is_continuation;
   const std::vector<std::string> target_words = continues ? alignment->target.words : marked_words(*alignment);
-  const TokenNames sources(source_words), targets(target_words);
+  const auto given = std::ssize(alignment->written) + 1 - std::ssize(target_words);
+  const TokenNames sources(source_words), targets(target_words, continues ? given : 0);
   Block about, table;
   about.lines = {plain(
       continues
