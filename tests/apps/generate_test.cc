@@ -26,6 +26,8 @@ TEST(Generate, TheModelThatComesWithQkvSaysWhatItLearnedFrom) {
   expect_words(shown_on_terminal("generate" + prompt, {}, 80, &Surroundings::errors), origin);
   const std::string named = "generate --model @models/verses" + prompt;
   EXPECT_EQ(shown_on_terminal(named, {}, 80, &Surroundings::errors), "");
+  EXPECT_EQ(succeed(named + " '\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82'").err,
+            "qkv generate: line 2: the model has not learned the letters of this text\n");
 }
 
 // What is explained is what `generate` writes, and explains.
@@ -35,6 +37,10 @@ TEST(Generate, ExplainWritesBehindAText) {
   for (const char* part : {"continuation", "sequences", "fingerprint"}) EXPECT_EQ(ours.at(part), theirs.at(part));
   EXPECT_EQ(ours.at("continuation").at("target_words").size(), 6u);
   EXPECT_TRUE(ours.at("attentions").at(0).at("all").at(0).contains("weights"));
+  const std::string text = text_of("generate --model @models/verses --explain --max-new-tokens 1 'In the beginning'");
+  for (const char* part : {"\n    4 of ", " the (2) "}) {  // behind an end token and three of the prompt
+    EXPECT_TRUE(holds(text, part)) << text;
+  }
 }
 
 // The bits, in JSON, of the same prompts: chunks, threads, company and storage of their place.

@@ -91,6 +91,7 @@ std::vector<std::int32_t> prompt_of_line(const GenerateRequest& request, const G
                                               : generator.prompt_ids(line, request.options);
   const std::string why = generator.refusal_of_length(std::ssize(ids));
   if (!why.empty()) throw FormatError(fmt::format("line {} {}", number, why));
+  if (!request.ids) warn_of_letters("qkv generate", number, generator.tokenizer(), line);
   return ids;
 }
 

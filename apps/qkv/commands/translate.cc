@@ -111,14 +111,6 @@ void warn(const Translation& found, const std::string& origin, std::int64_t posi
   }
 }
 
-// Whether a vocabulary has more pieces than there are characters in the text, which it does not know the letters of.
-bool is_foreign(const Tokenizer& tokenizer, const std::string& text) {
-  const auto of = [&](auto holds) { return std::ranges::count_if(text, holds); };
-  const auto ascii = of([](char c) { return static_cast<unsigned char>(c) < 0x80; });
-  const auto others = of([](char c) { return static_cast<unsigned char>(c) >= 0xc0; });  // each of several bytes
-  return others > ascii && std::ssize(tokenizer.encode(text).ids) > others + ascii + 1;  // and an end
-}
-
 // `first`: the number of the first line, from 1.
 void translate_lines(TranslateRequest& request, const Translator& translator, const std::vector<std::string>& lines,
                      std::int64_t first) {
@@ -127,10 +119,7 @@ void translate_lines(TranslateRequest& request, const Translator& translator, co
   for (const auto& found : translator.translate(lines, options)) {
     write(request, first, found);
     request.unsure |= found.front().unsure;
-    if (is_foreign(translator.tokenizer(), found.front().source)) {
-      fmt::print(stderr, "qkv translate: line {}: the model has not learned the letters of this text\n", first);
-      request.unsure = true;
-    }
+    request.unsure |= warn_of_letters("qkv translate", first, translator.tokenizer(), found.front().source);
     warn(found.front(), fmt::format("line {}", first), translator.model().tokens().positions);
     ++first;
   }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "core/counted.h"
 #include "io/files/descriptor.h"
 #include "qkv/error.h"
 #include "signals.h"
@@ -61,11 +62,19 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
+bool warn_of_letters(const char* command, std::int64_t number, const Tokenizer& tokenizer, const std::string& text) {
+  const auto of = [&](auto holds) { return std::ranges::count_if(text, holds); };
+  const auto ascii = of([](char c) { return static_cast<unsigned char>(c) < 0x80; });
+  const auto others = of([](char c) { return static_cast<unsigned char>(c) >= 0xc0; });  // each of several bytes
+  if (others <= ascii || std::ssize(tokenizer.encode(text).ids) <= others + ascii + 1) return false;  // 1: an end
+  fmt::print(stderr, "{}: line {}: the model has not learned the letters of this text\n", command, number);
+  return true;
+}
+
 void CutTexts::warn(const char* command, std::size_t max_length, const char* unit) const {
   if (texts_ == 0) return;
-  fmt::print(stderr, "{}: {} of {} {}{}{} cut off; the model reads at most {} of a {}\n", command,
-             tokens_ == 1 ? "1 token" : fmt::format("{} tokens", tokens_), texts_, unit, texts_ == 1 ? "" : "s",
-             tokens_ == 1 ? " is" : " are", max_length, unit);
+  fmt::print(stderr, "{}: {} of {}{} cut off; the model reads at most {} of a {}\n", command, counted(tokens_, "token"),
+             counted(texts_, unit), tokens_ == 1 ? " is" : " are", max_length, unit);
 }
 
 InputLines::InputLines(const TextLineOptions& options) : options_(options), batch_(kFirstBatch) {}

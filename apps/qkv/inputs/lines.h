@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "command_line.h"
+#include "qkv/text/tokenizer.h"
 #include "qkv/text_lines.h"
 
 namespace qkv::app {
@@ -25,6 +26,10 @@ std::vector<std::int32_t> ids_of_line(const std::string& line, std::int64_t numb
 
 // A text as it is written where each has a line: with a space for each line break in it.
 std::string on_one_line(std::string text);
+
+// Says on standard error, and true, if a vocabulary takes more pieces for the text of line `number` than it has
+// characters: the model has not learned its letters.
+bool warn_of_letters(const char* command, std::int64_t number, const Tokenizer& tokenizer, const std::string& text);
 
 // How many tokens of how many texts a model did not read.
 class CutTexts {
