@@ -14,6 +14,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "core/counted.h"
 #include "core/refuse.h"
 #include "io/files/files.h"
 #include "notes.h"
@@ -165,8 +166,7 @@ std::string about_unknown(const CLI::App& command, const std::string& word) {
 std::string about_count(const CLI::Option& option, const std::string& name, std::string_view message) {
   if (message.ends_with(" missing")) return fmt::format("{} needs {}", name, option.get_type_name());
   const int count = option.get_items_expected_max();
-  return fmt::format("{} takes {} value{}, got {}", name, count, count == 1 ? "" : "s",
-                     message.substr(message.rfind(' ') + 1));
+  return fmt::format("{} takes {}, got {}", name, counted(count, "value"), message.substr(message.rfind(' ') + 1));
 }
 
 std::string reworded(const CLI::App& command, const CLI::ParseError& error) {

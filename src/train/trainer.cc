@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/counted.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
@@ -81,8 +82,8 @@ class Training {
         first_step_(state_.step) {
     if (!changes_.empty()) log_.add(state_.step, changes_);
     if (!finished() && identity_.steps < config_.schedule.warmup) {
-      notice(fmt::format("{} updates, fewer than the warm-up of {}: the rate stays below {}", identity_.steps,
-                         config_.schedule.warmup, config_.schedule.rate));
+      notice(fmt::format("{}, fewer than the warm-up of {}: the rate stays below {}",
+                         counted(identity_.steps, "update"), config_.schedule.warmup, config_.schedule.rate));
     }
   }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "core/share.h"
 #include "figures.h"
 #include "inputs/options.h"
@@ -78,7 +79,7 @@ void report(const std::string& title, double operations, const Result& result, b
     fmt::print("{}\n", object.dump());
     return;
   }
-  fmt::print("{}, {} thread{} on {}\n", title, threads(), threads() == 1 ? "" : "s", selected_target());
+  fmt::print("{}, {} on {}\n", title, counted(threads(), "thread"), selected_target());
   fmt::print("  {} at best, {:.4g} GFLOP/s: {} of this machine's peak in {}\n", seconds_text(result.seconds), gflops,
              percent_text(gflops / peak), name_of(result.multiplied));
   fmt::print("  (the peak is {:.4g} GFLOP/s: {:.4g} multiplied and added on one thread, times {})\n", peak, result.peak,

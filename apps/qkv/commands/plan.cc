@@ -8,6 +8,7 @@
 #include "attention/call/memory_count.h"
 #include "commands.h"
 #include "commands/attend_outputs.h"
+#include "core/counted.h"
 #include "figures.h"
 #include "inputs/call_options.h"
 #include "inputs/options.h"
@@ -36,17 +37,16 @@ double seconds_of(const AttentionPlan& plan, Dtype dtype) {
 }
 
 void print(const AttentionPlan& plan, Dtype dtype) {
-  fmt::print("kernel      {} on {}, {}{} thread{}\n", plan.kernel, plan.target,
-             plan.precision == Precision::exact ? "" : fmt::format("{}, ", name_of(plan.precision)), plan.threads,
-             plan.threads == 1 ? "" : "s");
+  fmt::print("kernel      {} on {}, {}{}\n", plan.kernel, plan.target,
+             plan.precision == Precision::exact ? "" : fmt::format("{}, ", name_of(plan.precision)),
+             counted(plan.threads, "thread"));
   fmt::print("tiles       {}, {} of them skipped", plan.tiles, plan.skipped_tiles);
   if (plan.tile_keys > 0) fmt::print("; {} queries x {} keys", plan.block_queries, plan.tile_keys);
   fmt::print("{}\n", plan.chunk_keys > 0 ? fmt::format("; chunks of {} keys", plan.chunk_keys) : "");
   fmt::print("operations  {:.4g}\n", plan.operations);
   fmt::print("memory      {} of inputs and outputs, {} of scratch\n", bytes_text(plan.bytes),
              bytes_text(static_cast<double>(plan.workspace)));
-  fmt::print("time        about {} on {} thread{}\n", seconds_text(seconds_of(plan, dtype)), plan.threads,
-             plan.threads == 1 ? "" : "s");
+  fmt::print("time        about {} on {}\n", seconds_text(seconds_of(plan, dtype)), counted(plan.threads, "thread"));
   for (const std::string& remark : plan.remarks) fmt::print("because     {}\n", remark);
 }
 

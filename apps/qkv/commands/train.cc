@@ -10,6 +10,7 @@
 #include <string>
 
 #include "commands.h"
+#include "core/counted.h"
 #include "inputs/lines.h"
 #include "inputs/options.h"
 #include "notes.h"
@@ -162,7 +163,7 @@ void run(const TrainRequest& request) {
     note_written(files.out,
                  fmt::format("qkv {} --model opens it; only resuming needs its checkpoints/", command_of(kind)));
   }
-  fmt::print("{}: {} updates; {}{}\n", files.out, result.step, to_text(result), memory);
+  fmt::print("{}: {}; {}{}\n", files.out, counted(result.step, "update"), to_text(result), memory);
 }
 
 }  // namespace

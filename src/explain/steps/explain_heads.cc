@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/mathematics.h"
 #include "explain/observe/intermediates.h"
 #include "explain/observe/require.h"
@@ -61,17 +62,12 @@ Quantity HeadsContext::quantity(const std::string& name, Role role, std::string_
   return {name, role, run.at(name), names(rows), false, columns.empty() ? std::vector<std::string>() : names(columns)};
 }
 
-// "1 head", "2 heads".
-std::string counted(std::int64_t count, const char* one, const char* many) {
-  return fmt::format("{} {}", count, count == 1 ? one : many);
-}
-
 Section project(const HeadsContext& context) {
   const ExplainInput& input = context.input;
   Block block;
-  block.lines = {plain(
-      fmt::format("One matrix for all heads turns each input of {} numbers into {}: {} of {} (the query size).",
-                  input.inputs.size(1), context.columns(), counted(input.heads, "head", "heads"), context.head_dim()))};
+  block.lines = {
+      plain(fmt::format("One matrix for all heads turns each input of {} numbers into {}: {} of {} (the query size).",
+                        input.inputs.size(1), context.columns(), counted(input.heads, "head"), context.head_dim()))};
   if (!input.weights_origin.empty()) block.lines.push_back(plain(input.weights_origin));
   const std::vector<std::string> columns = context.numbers_of_heads();
   block.quantities = {{"w_query", Role::query, input.w_query, {}, false, columns},

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <set>
 
+#include "core/counted.h"
 #include "io/files/byte_source.h"
 #include "io/files/files.h"
 #include "io/files/text.h"
@@ -93,7 +94,7 @@ std::vector<LabelledText> read_columns(const std::string& path, const TextColumn
     Columns columns = split_at('\t', line);
     if (columns.size() != column_names(wanted).size()) {
       refuse_line(path, number,
-                  fmt::format("has {} column{}; it must be a text{}{}", columns.size(), columns.size() == 1 ? "" : "s",
+                  fmt::format("has {}; it must be a text{}{}", counted(std::ssize(columns), "column"),
                               !wanted.second ? ""
                               : wanted.label ? ", a tab, a text"
                                              : ", a tab and a text",
@@ -120,8 +121,7 @@ std::vector<LabelledText> read_csv_texts(const std::string& path, const TextColu
     CsvRow& row = rows[i];
     if (row.fields.size() != header.size()) {
       refuse_line(path, row.line,
-                  fmt::format("has {} column{}; the header has {}", row.fields.size(),
-                              row.fields.size() == 1 ? "" : "s", header.size()));
+                  fmt::format("has {}; the header has {}", counted(std::ssize(row.fields), "column"), header.size()));
     }
     Columns columns;
     for (const std::size_t place : places) columns.push_back(std::move(row.fields[place]));
