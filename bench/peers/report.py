@@ -60,11 +60,11 @@ to torch on one thread. Sizes, losses, and two threads: [recurrent layers](desig
 | MiniLM, fine-tuned on pairs of phrases, batch 64 | Zen 5 | - | 2.51 |
 | MiniLM, fine-tuned on pairs of phrases and messages, batch 64 | AVX-512 with AMX | - | 4.03 |
 
-The last rows are `qkv train` by `bench/peers/fine_tune_peers.py`, beside sentence-transformers 6.2 on torch, in pairs a second of
+The last rows are `qkv train` by `bench/peers/fine_tune_peers.py`, against sentence-transformers 6.2 on torch, in pairs a second of
 processor time, on a machine with other work. After one epoch of 1,428 English phrases with their Spanish ones, 28.5 % of 158
 others find theirs, with sentence-transformers 31.0 %, before 11.4 %.
 
-Products in bf16, f32 sums, on a Zen 5 with AVX512-BF16 and nothing beside it: MiniLM by `bench/peers/embed_peers.py`, a
+Products in bf16, f32 sums, on an otherwise idle Zen 5 with AVX512-BF16: MiniLM by `bench/peers/embed_peers.py`, a
 translator's training by `bench/peers/train_peers.py`; the speed relative to qkv in f32. `reduced` has its bits on every CPU,
 `reduced_pairs` runs on AVX512-BF16 alone.
 
@@ -106,7 +106,7 @@ is a run of its own. CTranslate2 has no row in bf16; on two threads it and qkv i
 
 `bench/peers/generate_peers.py`: processor time of 100 tokens of SmolLM2 (135 million weights, a Q4_1 file), greedily, on one thread,
 each engine a process of its own, in turns, best of three beside other work; the speed relative to f32. llama.cpp, which rounds what it
-multiplies by to 8 bits, is the one of node-llama-cpp 3; results of q4 are those of f32 to the last bit.
+multiplies by to 8 bits, is the one of node-llama-cpp 3; results of q4 equal those of f32 to the last bit.
 
 | weights | processor | qkv | llama.cpp |
 | --- | --- | --- | --- |
