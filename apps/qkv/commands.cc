@@ -9,10 +9,10 @@ namespace qkv::app {
 
 void add_commands(Command& program) {
   add_recurrent_family();
-  set_unfit_panels([](const std::string& line) { note(line + ", and is not used; qkv pack makes it anew"); });
+  set_unfit_panels([](const std::string& line) { note(line + ", so it is not used; qkv pack rebuilds it"); });
   program.add_examples(
       {{"Attention in eight steps, number by number", "qkv explain"},
-       {"Translate, and say what each word was made from", "qkv translate --explain 'You are welcome'"},
+       {"Translate, and show which words each word came from", "qkv translate --explain 'You are welcome'"},
        {"Attention over arrays in files", "qkv attend --query q.npy --key k.npy --value v.npy --out o.npy"}});
   // In the order of use, which help keeps.
   add_explain(program);

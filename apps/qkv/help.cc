@@ -131,28 +131,28 @@ std::vector<OptionGroup> grouped(const std::vector<OptionHelp>& options) {
 
 std::span<const Meaning> environment_variables() {
   static constexpr Meaning kAll[] = {
-      {"QKV_TARGET", "the CPU target that kernels use: one of those that `qkv info` lists; not given: the best one"},
+      {"QKV_TARGET", "CPU target of the kernels, one of those in `qkv info` (default: the best one)"},
       {"QKV_THREADS",
-       "how many threads a call uses where nothing else says so; before `OMP_NUM_THREADS`, and before the number of "
-       "processors that this process may use (affinity and the limits of its control group)",
+       "default number of threads of a call; overrides `OMP_NUM_THREADS` and the number of processors that this "
+       "process may use (affinity and control-group limits)",
        "--threads"},
-      {"QKV_MODEL", "the folder of the model English to Spanish, for commands without `--model`", "--model"},
-      {"QKV_LANGUAGE_MODEL", "the folder of the model that `qkv generate` writes with without `--model`", "--model"},
-      {"HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME",
-       "where `--model ORG/NAME` looks for models that other tools have fetched", "--model"},
+      {"QKV_MODEL", "folder of the English-Spanish model for commands without `--model`", "--model"},
+      {"QKV_LANGUAGE_MODEL", "folder of the language model for `qkv generate` without `--model`", "--model"},
+      {"HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME", "where `--model ORG/NAME` looks for models downloaded by other tools",
+       "--model"},
       {"NO_COLOR, TERM, COLORTERM", "whether and how the terminal shows colours"},
       {"COLUMNS",
-       "the width that text is wrapped at, in a pipe too; not given: that of the terminal, without one 80 columns for "
-       "help and 98 for explanations"}};
+       "width of wrapped text, in a pipe too (default: the terminal's; without a terminal 80 columns for help and "
+       "98 for explanations)"}};
   return kAll;
 }
 
 std::span<const Meaning> files_of_program() {
   static constexpr Meaning kAll[] = {
-      {"share/qkv/models/en-es", "beside the folder of the program: the model English to Spanish", "--model"},
-      {"share/qkv/models/verses", "there too: the language model of `qkv generate`", "--model"},
-      {"share/qkv/phrases.es.tsv", "there too: the phrases that models are compared on", "--tasks"},
-      {"~/.cache/huggingface/hub", "models that other tools have fetched, for --model ORG/NAME; see ENVIRONMENT",
+      {"share/qkv/models/en-es", "next to the program's folder: the English-Spanish model", "--model"},
+      {"share/qkv/models/verses", "likewise: the language model of `qkv generate`", "--model"},
+      {"share/qkv/phrases.es.tsv", "likewise: the phrases of `qkv compare`", "--tasks"},
+      {"~/.cache/huggingface/hub", "models downloaded by other tools, for --model ORG/NAME; see ENVIRONMENT",
        "--model"}};
   return kAll;
 }
@@ -162,21 +162,17 @@ std::span<const Meaning> exit_codes() {
       {"0", "success; all output was written"},
       {"1", "internal error of qkv: please report it"},
       {"2",
-       "the command line or the environment is invalid: an unknown option, two that exclude each other, a value that "
-       "the others, the text or the model rule out (a head that the model does not have, a memory limit that is too "
+       "invalid command line or environment: an unknown option, options that exclude each other, a value that does "
+       "not fit the other options, the text or the model (a head that does not exist, a memory limit that is too "
        "low), a bad `QKV_TARGET`"},
-      {"3",
-       "the data cannot be used: a file that breaks a rule of its format, arrays that do not fit together, a loss that "
-       "is no number"},
+      {"3", "invalid data: a malformed file, arrays whose shapes do not match, a loss that is not a number"},
       {"4",
-       "the operating system refused: a file that cannot be read or written, a full disk, a limit of `ulimit -f`, too "
-       "little memory"},
-      {"5",
-       "`qkv certify`: results on this machine are not those of the arithmetic, or not those of the certificate given",
+       "system error: a file that cannot be read or written, a full disk, a limit of `ulimit -f`, too little memory"},
+      {"5", "`qkv certify`: results on this machine differ from the arithmetic, or from the given certificate",
        "--expect"},
       {"130", "Ctrl-C (SIGINT)"},
       {"143", "SIGTERM"},
-      {"152", "the limit on processor time (`ulimit -S -t`) is reached (SIGXCPU)"}};
+      {"152", "processor time limit (`ulimit -S -t`) reached (SIGXCPU)"}};
   return kAll;
 }
 

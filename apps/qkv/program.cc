@@ -56,8 +56,8 @@ int run_program(int argc, char** argv, void (*add_commands)(Command&)) {
     Command& commands = program.commands();
     add_commands(commands);
     commands.add_footer(
-        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system, 5 other results "
-        "than certified, 130 Ctrl-C, 143 SIGTERM, 152 processor time (docs/exit_codes.md).");
+        "Exit codes: 0 success, 1 internal error, 2 command line, 3 data, 4 operating system, 5 certification "
+        "failed, 130 Ctrl-C, 143 SIGTERM, 152 processor time (docs/exit_codes.md).");
     watch_signals();
     const StopScope stop(interruption());
     program.run(argc, argv, fmt::format("qkv {}", version()), check_environment);

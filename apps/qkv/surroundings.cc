@@ -49,7 +49,7 @@ std::string first_of(std::string_view what, const std::vector<std::string>& plac
   for (const std::string& place : places) {
     if (fs::exists(place, error)) return place;
   }
-  throw IoError(fmt::format("{} is not there: {}; {}", what, fmt::join(places, ", "), otherwise), ENOENT);
+  throw IoError(fmt::format("{} not found: {}; {}", what, fmt::join(places, ", "), otherwise), ENOENT);
 }
 
 struct Shipped {
@@ -62,21 +62,21 @@ struct Shipped {
 
 const Shipped& shipped(DefaultModel which) {
   static constexpr Shipped kTranslator{
-      .what = "the model English to Spanish",
+      .what = "the English-Spanish model",
       .variable = "QKV_MODEL",
       .folder = "en-es",
       .package = "qkv_en_es",
       .about =
-          "The model that comes with qkv learned from everyday phrases, messages of programs and Bible verses "
-          "alone: other texts it often gets wrong."};
+          "The model that comes with qkv was trained only on everyday phrases, program messages and Bible verses: "
+          "it often gets other texts wrong."};
   static constexpr Shipped kWriter{
-      .what = "the model that writes verses",
+      .what = "the language model of verses",
       .variable = "QKV_LANGUAGE_MODEL",
       .folder = "verses",
       .package = "qkv_verses",
       .about =
-          "The model that comes with qkv learned from the World English Bible alone: it writes in the words of "
-          "its verses, and knows nothing else."};
+          "The model that comes with qkv was trained only on the World English Bible: it writes like its verses, "
+          "and knows nothing else."};
   return which == DefaultModel::translator ? kTranslator : kWriter;
 }
 
@@ -96,7 +96,7 @@ std::string default_model(DefaultModel which) {
   std::string package = model.package;
   std::ranges::replace(package, '_', '-');
   return first_of(model.what, places,
-                  fmt::format("name a model's folder by --model or {}, or install {}", model.variable, package));
+                  fmt::format("give a model's folder with --model or {}, or install {}", model.variable, package));
 }
 
 std::string_view about_default_model(DefaultModel which) {

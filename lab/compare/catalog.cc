@@ -36,7 +36,7 @@ Value named(const std::vector<std::pair<std::string, Value>>& values, const std:
   for (const auto& [name, value] : values) {
     if (name == wanted) return value;
   }
-  refuse("compare", "\"{}\" is no {}", wanted, what);
+  refuse("compare", "\"{}\" is not a {}", wanted, what);
 }
 
 }  // namespace
@@ -48,24 +48,24 @@ const std::vector<CatalogTask>& catalog() {
   static const std::vector<CatalogTask> tasks = {
       {.name = "recall",
        .models = readers,
-       .question = "a symbol that was read so many tokens before",
+       .question = "the symbol read N tokens earlier",
        .at = "distance",
        .steps = 1500},
-      {.name = "copy", .models = readers, .question = "so many symbols, in their order", .at = "length", .steps = 2000},
+      {.name = "copy", .models = readers, .question = "N symbols, in order", .at = "length", .steps = 2000},
       {.name = "key-value",
        .models = readers,
-       .question = "the symbols that were read behind so many keys",
+       .question = "the symbols read after N keys",
        .at = "pairs",
        .steps = 1500},
       {.name = "reversal",
        .models = translators,
-       .question = "so many symbols, the last one first",
+       .question = "N symbols, in reverse",
        .at = "length",
        .steps = 2000,
        .examples = 300},
       {.name = "phrases",
        .models = translators,
-       .question = "a phrase of so many words in Spanish, as it was learnt",
+       .question = "a learned phrase of N words, in Spanish",
        .at = "words",
        .chance = 0,
        .parameters = 160'000,
@@ -81,7 +81,7 @@ const CatalogTask& catalog_task(const std::string& name) {
   for (const CatalogTask& task : catalog()) {
     if (task.name == name) return task;
   }
-  refuse("compare", "\"{}\" is no task", name);
+  refuse("compare", "\"{}\" is not a task", name);
 }
 
 std::vector<std::string> model_names() {

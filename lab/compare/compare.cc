@@ -151,7 +151,7 @@ std::vector<Chart> cost_charts(const Comparison& comparison, const std::string& 
   const auto chart_of = [&](const std::string& title) {
     return Chart{.title = work + ": " + title, .x_name = "tokens of the sequence", .scale = ChartScale::decades};
   };
-  Chart steps = chart_of("sequential steps"), operations = chart_of("operations of a token, after so many others");
+  Chart steps = chart_of("sequential steps"), operations = chart_of("operations per token, after N others");
   for (const ComparedStructure& one : comparison.structure) {
     if (one.work != work) continue;
     steps.series.push_back(series_of(one.model, one.sequential_steps, 1));
@@ -241,7 +241,7 @@ class Comparing {
       if (is_finished(run, files_)) skipped += work_of(run);
     }
     Progress progress(options_.observer, total);
-    progress.skip(skipped, "reading what is done");
+    progress.skip(skipped, "reading earlier results");
     Comparison comparison{.seed = options_.seed, .effort = options_.effort};
     train_all(progress, comparison);
     for (const auto& [model, work] : measured_) {

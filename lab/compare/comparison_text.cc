@@ -114,7 +114,7 @@ std::string tasks_text(const std::vector<ComparedTask>& results) {
   const comparison::CatalogTask& task = catalog_task(results[0].task);
   const std::size_t seeds = results[0].accuracy[0].values.size();
   const std::string text = paragraph(fmt::format(
-      "{}: {}; share of right answers{}, {} asked each; a guess is right in {:.2f}", task.name, task.question,
+      "{}: {}; share of right answers{}, {} questions each; a guess is right in {:.2f}", task.name, task.question,
       seeds > 1 ? fmt::format(" of {} seeds, +- half their range", seeds) : "", results[0].asked, results[0].chance));
   TextTable table;
   table.add(names_of(results, task.at));
@@ -160,7 +160,7 @@ std::string gradients_text(const std::vector<ComparedGradient>& gradients) {
     row.push_back(gradient_line(gradient));
     table.add(std::move(row));
   }
-  return paragraph("gradient of a loss at the embedding of a token so many tokens before (norm, mean of the seeds)") +
+  return paragraph("gradient of a loss at the embedding of a token N tokens earlier (norm, mean of the seeds)") +
          table.text() + "\n";
 }
 
@@ -197,8 +197,7 @@ std::string structure_text(const std::vector<ComparedStructure>& structure) {
   }
   return paragraph(fmt::format(
              "counted from the layers, of {} tokens: sequential steps, longest path between two positions, reach "
-             "(counted, and measured by changing tokens); operations per token, read at once and after so many "
-             "others",
+             "(counted, and measured by changing tokens); operations per token, read at once and after N others",
              length)) +
          table.text() + "\n";
 }
@@ -224,8 +223,8 @@ std::string cost_text(const std::vector<ComparedCost>& costs) {
     table.add(std::move(row));
   }
   return paragraph(
-             "time and memory per token, of a sequence of so many tokens; growth, from four lengths on: the power that "
-             "fits best, +- its standard error") +
+             "time and memory per token, of a sequence of N tokens; growth, from four lengths on: the exponent of "
+             "the best fit, +- its standard error") +
          table.text() + "\n";
 }
 

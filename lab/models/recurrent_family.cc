@@ -20,10 +20,10 @@ std::vector<TrainKey> make_recurrent_keys() {
   const auto field = [](auto C::* member) { return training::model_field<RecurrentEncoderDecoder>(member); };
   std::vector<TrainKey> keys{
       K::choice({"model", "attention", "-",
-                 "What makes the model a recurrent one. fixed: none, one vector holds the source; additive: before "
-                 "each step; dot, bilinear: after it."},
+                 "Makes the model recurrent. fixed: no attention, one vector holds the source; additive: attention "
+                 "before each step; dot, bilinear: after it."},
                 field(&C::kind), recurrent_attention_kinds()),
-      K::choice({"model", "cell", "-", "What a step does (lab/layers/recurrent_cell.h)."}, field(&C::cell),
+      K::choice({"model", "cell", "-", "The recurrent cell (lab/layers/recurrent_cell.h)."}, field(&C::cell),
                 recurrent_cells()),
       K::size({"model", "model_dim", "elements", "Size of the vector of a token, and of the states."},
               field(&C::model_dim), kRequired),

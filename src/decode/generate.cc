@@ -213,10 +213,9 @@ void check_sequence(Prompt prompt, const SequenceStart& start, std::int64_t sequ
   for (const std::int32_t token : prompt) check_token("prompt", token, vocab);
   const std::int64_t most = start.max_length.value_or(options.max_length);
   refuse_unless(std::ssize(start.written.tokens) < most, "generate",
-                "sequence {} has {} tokens written, which leaves none of max_length, {}", sequence,
-                start.written.tokens.size(), most);
+                "sequence {} already has {} new tokens; max_length is {}", sequence, start.written.tokens.size(), most);
   refuse_unless(start.written.tokens.empty() || options.beams == 1, "generate",
-                "what was written goes on with 1 beam, not {}", options.beams);
+                "continuing a text needs 1 beam, not {}", options.beams);
   for (const std::int32_t token : start.written.tokens) check_token("written", token, vocab);
 }
 

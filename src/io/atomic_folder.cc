@@ -91,7 +91,7 @@ void verify_folder(const std::string& path) {
   const JsonDocument document(read_file(manifest, kMaxManifestBytes), manifest);
   document.root()["files"].for_each_member([&](const std::string& name, const JsonValue& entry) {
     if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos) {
-      throw FormatError(fmt::format("{}: {} must be the name of a file beside it", manifest, quote(name)));
+      throw FormatError(fmt::format("{}: {} must be the name of a file in its folder", manifest, quote(name)));
     }
     const std::string file = path + "/" + name;
     const auto bytes = static_cast<std::uint64_t>(entry["bytes"].integer(0, INT64_MAX));

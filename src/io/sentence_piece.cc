@@ -59,7 +59,7 @@ bool ProtobufFields::next() {
   if (rest_.empty()) return false;
   const std::uint64_t key = varint();
   number_ = static_cast<std::uint32_t>(key >> 3 & 0x1FFFFFFF);
-  if (key >> 32 != 0 || number_ == 0) refuse("a field", fmt::format("has the key {}, which no field has", key));
+  if (key >> 32 != 0 || number_ == 0) refuse("a field", fmt::format("has the invalid key {}", key));
   const auto wire = static_cast<int>(key & 7);
   if (wire != 0 && wire != 1 && wire != 2 && wire != 5) {
     refuse(fmt::format("field {}", number_), fmt::format("is of wire type {}, must be 0, 1, 2 or 5", wire));

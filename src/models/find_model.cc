@@ -65,12 +65,12 @@ std::string find_model(const std::string& name) {
   constexpr std::size_t kLongestCommit = 128;
   std::string commit = read_file(reference, kLongestCommit);
   while (commit.ends_with('\n')) commit.pop_back();
-  if (!is_word(commit, "")) throw FormatError(fmt::format("{}: is {}, no commit", reference, io::quote(commit)));
+  if (!is_word(commit, "")) throw FormatError(fmt::format("{}: is {}, not a commit", reference, io::quote(commit)));
   const std::string snapshot = entry + "/snapshots/" + commit;
   if (!fs::exists(snapshot, error)) {
     throw IoError(
-        fmt::format("no such model: {} is no folder, and its entry of the Hugging Face cache is incomplete ({})", name,
-                    snapshot),
+        fmt::format("no such model: {} is not a folder, and its entry in the Hugging Face cache is incomplete ({})",
+                    name, snapshot),
         ENOENT);
   }
   return snapshot;

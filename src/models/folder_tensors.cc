@@ -33,12 +33,12 @@ void check_listed(const std::string& path, const io::SafetensorsHeader& header, 
   for (const io::SafetensorsEntry& entry : header.entries) {
     if (listed.erase(entry.name) == 0) {
       throw FormatError(
-          fmt::format("{}: tensor {} is not one that {} lists in this file", path, io::quote(entry.name), kIndex));
+          fmt::format("{}: tensor {} is not listed for this file in {}", path, io::quote(entry.name), kIndex));
     }
   }
   if (!listed.empty()) {
-    throw FormatError(
-        fmt::format("{}: tensor {} is missing, which {} lists in this file", path, io::quote(*listed.begin()), kIndex));
+    throw FormatError(fmt::format("{}: tensor {} is missing, but {} lists it for this file", path,
+                                  io::quote(*listed.begin()), kIndex));
   }
 }
 
@@ -132,7 +132,7 @@ void FolderTensors::expect_blocks(WeightStorage storage) const {
     return;
   }
   const bool q8 = storage == WeightStorage::q8;
-  throw FormatError(fmt::format("{}: has no weights in {}, which {} keeps as a GGUF file has them", path_,
+  throw FormatError(fmt::format("{}: has no weights in {}; {} keeps those of a GGUF file", path_,
                                 q8 ? "Q8_0" : "Q4_0 or Q4_1", q8 ? "q8" : "q4"));
 }
 

@@ -201,7 +201,7 @@ std::map<std::string, Conversion> plan_conversions(const io::GgufFile& file, con
     const auto found = known.find(tensor.name);
     if (found == known.end()) {
       refuse(tensor.name,
-             fmt::format("is none of the architecture {} with {} layers", model.architecture.name, model.layers));
+             fmt::format("is not part of the architecture {} with {} layers", model.architecture.name, model.layers));
     }
     if (tensor.shape() != found->second.shape) {
       refuse(tensor.name,

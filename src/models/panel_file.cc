@@ -73,7 +73,7 @@ std::string unfit(const io::SafetensorsHeader& header, const std::vector<std::st
     const std::string there = found == header.metadata.end() ? "" : found->second;
     if (there == wanted) continue;
     if (key == kTargetKey) return fmt::format("is for the target {}, not {}", io::quote(there), wanted);
-    return key == kLayoutKey ? "is of another version" : "is of other weights";
+    return key == kLayoutKey ? "has another version" : "is for other weights";
   }
   return {};
 }
@@ -95,8 +95,7 @@ class MappedPanels : public PanelStore {
     try {
       return PackedMatrix(rows, columns, storage, found->second, owner_);
     } catch (const std::invalid_argument& error) {
-      throw FormatError(
-          fmt::format("{}: {}: {}; `qkv pack` makes the file anew", path_, io::quote(name), error.what()));
+      throw FormatError(fmt::format("{}: {}: {}; `qkv pack` rebuilds the file", path_, io::quote(name), error.what()));
     }
   }
   void keep(const std::string&, const PackedMatrix&) override {}

@@ -182,7 +182,8 @@ std::vector<std::string> parts_of(const std::string& text) {
   refuse_unless(parts.size() == kParts + 1 && parts[0].starts_with("qkv") && is_digits(parts[kParts - 1], kDigits) &&
                     (colon == text.size() || is_digits(parts[kParts], kResultDigits)),
                 "certificate",
-                "{} is none; one is like qkv1-fused-f32-exact- and 32 hexadecimal digits, and perhaps : and 16 more",
+                "{} is not a certificate: qkv1-fused-f32-exact- (or the like), 32 hexadecimal digits, optionally : "
+                "and 16 more",
                 io::quote(text));
   return parts;
 }
@@ -222,7 +223,7 @@ std::string certificate(const std::string& folder, WeightStorage storage, const 
 }
 
 std::vector<std::string> pack_folder(const std::string& folder, WeightStorage storage) {
-  refuse_unless(block_bytes(storage) == 0, "pack", "q8 and q4 are kept as the file has them; pack another storage");
+  refuse_unless(block_bytes(storage) == 0, "pack", "q8 and q4 are used as they are in the file; pack another storage");
   const PackingScope packing;
   return with_folder(folder, storage, [&](const auto&) { return packing.write(); });
 }
@@ -233,7 +234,7 @@ std::string difference_of_certificates(const std::string& here, const std::strin
                                     "how weights are kept",
                                     "the precision",
                                     "the model",
-                                    "the results alone: this machine parts"};
+                                    "only the results: this machine differs"};
   const std::vector<std::string> own = parts_of(here), other = parts_of(expected);
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (own[i] == other[i] || (i + 1 == own.size() && (own[i].empty() || other[i].empty()))) continue;

@@ -273,10 +273,10 @@ std::string ChatTemplate::render_next(std::string_view text, std::string_view me
   if (!refusal.empty()) throw FormatError(refusal);
   if (next.empty()) {
     throw FormatError(
-        "how a chat goes on is not clear from this model's template: write out what follows, as raw text");
+        "this model's chat template does not show how a chat continues: give the continuation as raw text");
   }
   if (!text.starts_with(before) || !has(text.substr(before.size()), behind)) {
-    throw FormatError("the session's text is no chat by this model's template: write out what follows, as raw text");
+    throw FormatError("the session's text is not a chat by this model's template: give the continuation as raw text");
   }
   // The model has ended its answer by the mark, without or with the space behind it, or not at all.
   std::string left = blanks + mark + space;
@@ -329,8 +329,8 @@ ChatTemplate read_chat_template(const std::string& folder) try {
   if (!source) return {.refusal = config + ": chat_template is missing: the model is not made for chats"};
   if (auto found = parse_chat_template(*source, begin, end)) return *std::move(found);
   return {.refusal = path +
-                     ": the chat template is none of ChatML, Llama, Mistral and Gemma; write out what it makes of a "
-                     "message, and give that with --raw (PromptForm::raw)"};
+                     ": the chat template is not ChatML, Llama, Mistral or Gemma; format the message yourself and "
+                     "give it with --raw (PromptForm::raw)"};
 } catch (const FormatError& error) {
   return {.refusal = error.what()};
 }

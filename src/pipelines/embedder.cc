@@ -89,10 +89,8 @@ Embedder::Embedder(const std::string& folder, Tokenizer tokenizer, Model model, 
     if (id && tokens == tokenizer_.encode("").ids.size() + 1 && tokens > 2) {
       markers_[role] = *id;
     } else {
-      throw FormatError(
-          fmt::format("{}/artifact.metadata: {} is no token that can stand behind the first one of "
-                      "tokenizer.json",
-                      folder, word));
+      throw FormatError(fmt::format(
+          "{}/artifact.metadata: {} must be one token that tokenizer.json allows after the first", folder, word));
     }
   }
   if (!steps_->expansion) return;
@@ -102,11 +100,11 @@ Embedder::Embedder(const std::string& folder, Tokenizer tokenizer, Model model, 
   const std::int64_t positions = this->model().config().positions;
   const auto fail = [&](const std::string& what) {
     const char* const file =
-        steps_->markers.empty() ? "sentence_bert_config.json: query_expansion." : "artifact.metadata: of queries, ";
+        steps_->markers.empty() ? "sentence_bert_config.json: query_expansion." : "artifact.metadata: for queries, ";
     throw FormatError(folder + "/" + file + what);
   };
-  if (!id) fail(fmt::format("token must be one of the tokenizer's, which has no {}", filler.empty() ? "mask" : filler));
-  if (length > positions) fail(fmt::format("length is {}, and the model has {} positions", length, positions));
+  if (!id) fail(fmt::format("token must be in the tokenizer, which has no {}", filler.empty() ? "mask" : filler));
+  if (length > positions) fail(fmt::format("length is {}, but the model has {} positions", length, positions));
   filler_ = *id;
 }
 
@@ -158,7 +156,7 @@ const std::string& Embedder::prompt_of(const EmbedOptions& options) const {
 std::size_t Embedder::max_length(const EmbedOptions& options) const {
   const std::int64_t positions = model().config().positions;
   refuse_unless(static_cast<std::int64_t>(options.max_length) <= positions, "embed",
-                "max_length is {}, and the model has {} positions", options.max_length, positions);
+                "max_length is {}, but the model has {} positions", options.max_length, positions);
   const bool is_expanded = options.role == TextRole::query && steps_->expansion;
   if (is_expanded && steps_->expansion->cuts) return static_cast<std::size_t>(steps_->expansion->length);
   if (options.max_length > 0) return options.max_length;
@@ -180,7 +178,7 @@ std::int64_t Embedder::tokens_left_out(const std::string& prompt, std::size_t ma
 // A short query's ids go on behind its tokens.
 std::vector<Encoding> Embedder::encode(std::span<const std::string> texts, const EmbedOptions& options) const {
   refuse_unless(!options.normalize || kind() == EmbeddingKind::vector, "embed",
-                "normalize is for folders that make one vector of a text");
+                "normalize needs a model with one vector per text");
   const auto marker = markers_.find(options.role);
   const bool is_marked = marker != markers_.end();
   const std::string prompt = (is_marked ? kMarked : "") + prompt_of(options);
@@ -260,7 +258,7 @@ Tensor Embedder::token_rows(const Encoding& encoding, const TensorView& hidden, 
 
 Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& options) const {
   const StopScope stop(options.stop);
-  refuse_unless(kind() != EmbeddingKind::tokens, "embed", "the folder makes a vector of each token, not one of a text");
+  refuse_unless(kind() != EmbeddingKind::tokens, "embed", "the model makes one vector per token, not per text");
   const std::vector<Encoding> encodings = encode(texts, options);
   const std::int64_t columns = dim(options);
   Tensor out = Tensor::uninitialized({std::ssize(texts), columns});
@@ -285,7 +283,7 @@ Tensor Embedder::embed(std::span<const std::string> texts, const EmbedOptions& o
 std::vector<SparseEmbedding> Embedder::embed_sparse(std::span<const std::string> texts,
                                                     const EmbedOptions& options) const {
   const StopScope stop(options.stop);
-  refuse_unless(kind() == EmbeddingKind::sparse, "embed", "the folder's embeddings are not sparse");
+  refuse_unless(kind() == EmbeddingKind::sparse, "embed", "the model's embeddings are not sparse");
   const std::vector<Encoding> encodings = encode(texts, options);
   std::vector<SparseEmbedding> out(texts.size());
   for_each_text(encodings, options, [&](std::size_t i, const TensorView& hidden) {
@@ -302,9 +300,9 @@ std::vector<SparseEmbedding> Embedder::embed_sparse(std::span<const std::string>
 
 std::vector<Tensor> Embedder::embed_tokens(std::span<const std::string> texts, const EmbedOptions& options) const {
   const StopScope stop(options.stop);
-  refuse_unless(kind() != EmbeddingKind::sparse, "embed", "the folder makes no vectors of tokens");
+  refuse_unless(kind() != EmbeddingKind::sparse, "embed", "the model makes no vectors per token");
   refuse_unless(options.dimensions == 0 && !options.normalize, "embed",
-                "vectors of tokens have all their dimensions, and the length that the folder says");
+                "vectors per token support neither dimensions nor normalize");
   const std::vector<Encoding> encodings = encode(texts, options);
   std::vector<Tensor> out(texts.size());
   for_each_text(encodings, options, [&](std::size_t i, const TensorView& hidden) {

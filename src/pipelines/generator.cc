@@ -105,7 +105,7 @@ struct Generator::Session {
           const GeneratorOptions& options)
       : path(options.session),
         fingerprint(qkv::fingerprint(generator.model_, {.threads = options.threads, .stop = options.stop})) {
-    refuse_unless(prompts.size() == 1, "generate", "a session goes on with 1 prompt, not {}", prompts.size());
+    refuse_unless(prompts.size() == 1, "generate", "a session takes 1 prompt, not {}", prompts.size());
     refuse_unless(search.beams == 1, "generate", "a session needs 1 beam, not {}", search.beams);
     const io::AtomicFile can_be_written(path);  // before any work
     if (io::is_there(path)) {
@@ -176,7 +176,7 @@ std::string Generator::refusal_of_length(std::int64_t tokens) const {
   if (tokens == 0) return "has no tokens; a prompt needs one";
   const std::int64_t positions = model_.config().positions;
   if (tokens < positions) return "";
-  return fmt::format("has {} tokens; the model has {} positions, and writes at least one token", tokens, positions);
+  return fmt::format("has {} tokens; the model has {} positions, one of them for a new token", tokens, positions);
 }
 
 std::int64_t Generator::room(std::int64_t prompt, const GeneratorOptions& options) const {
@@ -328,7 +328,7 @@ std::vector<std::vector<GeneratedText>> Generator::generate_ids(LanguageModel::P
 void Generator::generate_running(const std::function<std::optional<std::vector<std::int32_t>>(bool idle)>& next,
                                  const std::function<void(std::size_t prompt, std::vector<GeneratedText> texts)>& ended,
                                  const GeneratorOptions& options) const {
-  refuse_unless(options.session.empty(), "generate", "a session goes on with 1 prompt");
+  refuse_unless(options.session.empty(), "generate", "a session takes 1 prompt");
   const StopScope stop(options.stop);
   Writing writing(*this, options);
   const auto tokens = model_.next_tokens({}, writing.reading());

@@ -44,7 +44,7 @@ class SessionFile {
   SessionFile(SafeTensors file, const std::string& name, const std::string& fingerprint)
       : name_(name), file_(std::move(file)) {
     if (metadata("format") != kFormat) refuse(fmt::format("is not a session: its format is not \"{}\"", kFormat));
-    if (metadata(kDigest) != digest_of_session(file_)) refuse("is damaged: its SHA-256 is not that of its content");
+    if (metadata(kDigest) != digest_of_session(file_)) refuse("is damaged: its SHA-256 does not match its content");
     const std::string& model = metadata("model");
     if (model != fingerprint) refuse(fmt::format("is of model {}; this one is {}", model, fingerprint));
   }
@@ -83,7 +83,7 @@ class SessionFile {
   }
 
   void expect_end() const {
-    if (!file_.tensors.empty()) refuse("has a tensor too many, " + file_.tensors.begin()->first);
+    if (!file_.tensors.empty()) refuse("has an unexpected tensor, " + file_.tensors.begin()->first);
   }
 
  private:
@@ -124,7 +124,7 @@ GeneratorSession session_of(SafeTensors content, const std::string& name, const 
   }
   const std::uint64_t written = file.number("written", 10);
   if (written < 1 || std::cmp_greater(written, tokens)) {
-    file.refuse(fmt::format("has {} of {} tokens written; they are 1 to all but one", written, tokens + 1));
+    file.refuse(fmt::format("has {} of {} tokens generated; it must be at least 1 and not all", written, tokens + 1));
   }
   session.written = static_cast<std::int64_t>(written);
   session.log_probability = std::bit_cast<double>(file.number("log_probability", 16));

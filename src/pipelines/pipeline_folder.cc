@@ -46,7 +46,7 @@ Pooling pooling_switched(const io::JsonValue& root) {
     if (key == "pooling_mode_mean_tokens") return switched.push_back(Pooling::mean);
     value.refuse("is not supported; set it to false (mean_tokens and cls_token are supported)");
   });
-  if (switched.size() > 1) root["pooling_mode_cls_token"].refuse("must be false beside pooling_mode_mean_tokens");
+  if (switched.size() > 1) root["pooling_mode_cls_token"].refuse("must be false with pooling_mode_mean_tokens");
   return switched.empty() ? Pooling::mean : switched[0];
 }
 
@@ -148,7 +148,10 @@ EmbeddingKind kind_of(const io::JsonValue& type) {
 void read_modules(const fs::path& folder, const std::string& path, std::int64_t dim, SentenceFolder& result) {
   const io::JsonDocument document = io::JsonDocument::of_config(path);
   const std::vector<io::JsonValue> modules = document.root().elements();
-  if (modules.size() < 2) document.root().refuse("must list Transformer and what makes embeddings of its tokens");
+  if (modules.size() < 2)
+    document.root().refuse(
+        "must list Transformer and a module that makes embeddings of its "
+        "tokens");
   result.kind = kind_of(modules[1]["type"]);
   std::string_view last = "Transformer";
   const auto* next = std::begin(kModules);
@@ -164,7 +167,7 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
     }
     next = std::find_if(next, std::end(kModules),
                         [&](const Module& each) { return each.kind == result.kind && each.name == name; });
-    if (next == std::end(kModules)) type.refuse(fmt::format("is {}, which is not supported behind {}", name, last));
+    if (next == std::end(kModules)) type.refuse(fmt::format("is {}, which is not supported after {}", name, last));
     last = next->name;
     const std::string config = (module / "config.json").string();
     const bool may_miss = next->read == read_normalize;  // of old folders
@@ -180,7 +183,10 @@ void read_own_config(const fs::path& folder, SentenceFolder& result) {
   const io::JsonDocument document = io::JsonDocument::of_config(path.string());
   const io::JsonValue root = document.root();
   const auto type = root.find("model_type");
-  if (type && type->string() == "ColBERT") type->refuse("is PyLate's; save the model by sentence-transformers 6");
+  if (type && type->string() == "ColBERT")
+    type->refuse(
+        "was written by PyLate; save the model with "
+        "sentence-transformers 6");
   const auto prompts = root.find("prompts");
   if (prompts) {
     prompts->for_each_member([&](const std::string& key, const io::JsonValue& prompt) {
@@ -253,7 +259,8 @@ bool is_colbert(const std::string& folder) {
   const io::JsonValue first = classes->elements()[0];
   const std::string name = first.string();
   if (name != kColbert && name.find("ColBERT") != std::string::npos) {
-    first.refuse(fmt::format("is {}, must be \"{}\": no other class of ColBERT's is read", io::quote(name), kColbert));
+    first.refuse(
+        fmt::format("is {}, must be \"{}\": other ColBERT classes are not supported", io::quote(name), kColbert));
   }
   return name == kColbert;
 }
@@ -336,14 +343,14 @@ bool scores_are_sigmoid(const std::string& folder) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     const std::vector<io::JsonValue> modules = document.root().elements();
     if (modules.size() != 1 || last_part(modules[0]["type"].string()) != "Transformer") {
-      document.root().refuse("must list Transformer alone: others are not supported of a model that ranks");
+      document.root().refuse("must list Transformer alone: a ranking model supports no other module");
     }
     if (!modules[0]["path"].string().empty()) modules[0]["path"].refuse("must be empty");
   }
   if (const fs::path path = base / "config_sentence_transformers.json"; io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     if (const auto prompt = document.root().find("default_prompt_name")) {
-      prompt->refuse("is not supported of a model that ranks; set it to null");
+      prompt->refuse("is not supported in a ranking model; set it to null");
     }
     if (const auto name = document.root().find("activation_fn")) return is_sigmoid(*name);
   }
@@ -467,7 +474,7 @@ TextGeneration read_text_generation(const std::string& folder, std::int64_t voca
   const auto samples = root.find("do_sample");
   if (samples && samples->boolean()) {
     options.sampling = read_sampling(root);
-    if (options.beams > 1) root["num_beams"].refuse("must be 1 where do_sample is true");
+    if (options.beams > 1) root["num_beams"].refuse("must be 1 when do_sample is true");
   }
   const auto read = [&](const char* key, auto& to, std::int64_t least) {
     if (const auto length = root.find(key)) to = length->integer(least, kMaxLength);

@@ -62,7 +62,7 @@ std::vector<ScoredText> Generator::score(std::span<const std::string> texts, con
     refuse_unless(encoding.ids.size() > 1, "score", "text {} has {} tokens; scoring needs two", results.size() + 1,
                   encoding.ids.size());
     const std::size_t bytes = text.size() - encoding.offsets.front().end;
-    refuse_unless(bytes > 0, "score", "text {} has no byte behind its first token", results.size() + 1);
+    refuse_unless(bytes > 0, "score", "text {} has no byte after its first token", results.size() + 1);
     lengths.push_back(std::ssize(encoding.ids));
     results.push_back({.ids = std::move(encoding.ids), .bytes = static_cast<std::int64_t>(bytes)});
   }

@@ -127,7 +127,8 @@ std::vector<WayOfWriting> ways_of_writing(const Generator& generator, std::size_
     written.add(Prompts(prompts.rbegin(), prompts.rend()));
     written.reverse();
   });
-  add("beside others that begin alike", plain, [&](WrittenTexts& written) { written.add(with_companions(prompts)); });
+  add("batched with prompts that begin alike", plain,
+      [&](WrittenTexts& written) { written.add(with_companions(prompts)); });
   add("resumed from a session", plain, [&](WrittenTexts& written) {
     for (const Ids& prompt : prompts) {
       written.add(resumed_text(generator, prompt, plain, session));

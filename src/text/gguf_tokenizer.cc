@@ -244,7 +244,7 @@ std::vector<std::uint32_t> made_tokens(io::GgufFile& file, const GgufTokens& tok
   std::ranges::sort(made, std::greater<>(), score);
   const auto same = std::ranges::adjacent_find(made, {}, score);
   if (same != made.end()) {
-    file.refuse(key, fmt::format("tokens {} and {} share the score {}, which leaves the order of their merges open",
+    file.refuse(key, fmt::format("tokens {} and {} share the score {}, so the order of their merges is ambiguous",
                                  io::quote(tokens.token(same[0])), io::quote(tokens.token(same[1])), score(*same)));
   }
   return made;

@@ -160,7 +160,7 @@ EncodedPair encode_both(const Tokenizer::Parts& parts, const char* function, std
                         std::string_view second, std::size_t max_length) {
   check_size(first);
   check_size(second);
-  refuse_unless(parts.post_processor.pair.has_value(), function, "the tokenizer says nothing of pairs of texts");
+  refuse_unless(parts.post_processor.pair.has_value(), function, "the tokenizer does not define pairs of texts");
   const text::PostProcessor::Pair& pair = *parts.post_processor.pair;
   const std::size_t most = max_length == 0 ? std::numeric_limits<std::size_t>::max() : max_length;
   refuse_unless(pair.count() <= most, function, "max_length {} leaves no room for {} special tokens", max_length,

@@ -82,7 +82,7 @@ Normalizer read_replace(const JsonValue& stage) {
   const std::u32string to = to_code_points(stage["content"].string());
   if (const auto expression = stage["pattern"].find("Regex")) {
     if (expression->string() != " {2,}")
-      expression->refuse("is not supported; of regular expressions only \" {2,}\" is");
+      expression->refuse("is not supported; the only supported regular expression is \" {2,}\"");
     return replace_spaces(to);
   }
   return replace(to_code_points(pattern(stage)), to);
@@ -134,7 +134,7 @@ Matcher read_matcher(const JsonValue& stage) {
   const auto matcher = matcher_of_expression(expression->string());
   if (!matcher) {
     expression->refuse(
-        "is not supported; of regular expressions only those of GPT-2, GPT-4, Llama 3, Qwen 2 and Qwen 3 are");
+        "is not supported; the supported regular expressions are those of GPT-2, GPT-4, Llama 3, Qwen 2 and Qwen 3");
   }
   return *matcher;
 }

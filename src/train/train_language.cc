@@ -44,8 +44,8 @@ void refuse_long(const std::vector<Document>& documents, const std::vector<std::
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (std::ssize(tokens[i]) <= config.max_length) continue;
     throw FormatError(
-        fmt::format("{}: the document in line {} has {} tokens, more than max_length, {}; "
-                    "training.long_texts \"cut\" makes several of it",
+        fmt::format("{}: the document in line {} has {} tokens, more than max_length, {}; training.long_texts "
+                    "\"cut\" splits it",
                     path, documents[i].line, tokens[i].size(), config.max_length));
   }
 }

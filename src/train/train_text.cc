@@ -163,7 +163,7 @@ class TextTraining {
   void notice_cut(const std::string& path, const Examples& examples) const {
     if (examples.cut() == 0 || options_.observer == nullptr) return;
     options_.observer->notice(
-        fmt::format("{}: {} texts have more than {} tokens and lose their ends", path, examples.cut(), length_));
+        fmt::format("{}: {} texts have more than {} tokens and are truncated", path, examples.cut(), length_));
   }
 
   const TrainTextFiles& files_;

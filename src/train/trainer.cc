@@ -280,7 +280,7 @@ class Training {
     }
     if (!result.is_mean) {
       if (whole.empty() || whole.back() != result.best_step) {
-        notice(fmt::format("the weights of step {}, the best, are damaged; the model stays as it was written then",
+        notice(fmt::format("the best weights, of step {}, are damaged; the model stays as last written",
                            result.best_step));
         return result;
       }

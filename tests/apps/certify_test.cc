@@ -36,7 +36,7 @@ TEST(CertifyCommand, HoldsWithFusedMultiplyAddAlone) {
   }
   const Outcome parted = run_program("QKV_TARGET=" + other + " certify");
   expect_parted(parted, "no fused multiply-add");
-  EXPECT_TRUE(holds(parted.out, ": parts; ")) << parted.out;
+  EXPECT_TRUE(holds(parted.out, ": differs; ")) << parted.out;
 }
 
 TEST(CertifyCommand, ComparesAModelWithACertificate) {
@@ -50,7 +50,7 @@ TEST(CertifyCommand, ComparesAModelWithACertificate) {
   expect_parted(run(" --weights int8 --expect " + certificate), "how weights are kept: int8 here");
   std::string other = certificate;
   other.back() = other.back() == '0' ? '1' : '0';
-  expect_parted(run(" --expect " + other), "this machine parts");
+  expect_parted(run(" --expect " + other), "this machine differs");
   expect_message(run(" --expect abc"), 2, "qkv certify", "--expect");
   expect_message(run_program("certify --expect " + certificate), 2, "qkv certify", "--model");
 }

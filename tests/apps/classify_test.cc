@@ -118,7 +118,7 @@ TEST(ClassifyTexts, AgreesWithThePipelineOfTransformers) {
             "qkv classify: 26 tokens of 1 text are cut off; the model reads at most 16 of a text\n");
   expect_answers(folder, "classify --model model ",
                  {{"cat dog --top 1", 0, "cat: cat (7 ... %)\ndog: cat (7"},
-                  {"cat --image x.png", 2, "give either texts, or --image or --data"},
+                  {"cat --image x.png", 2, "give texts, --image or --data"},
                   {"m\xe4t", 2, "UTF-8"}});
   put({"cat", "dog"}, nullptr);
   expect_answers(folder, "classify ",
@@ -133,7 +133,7 @@ TEST_F(Classify, RefusesInOneLine) {
   const std::string bert = " --model @tests/golden/bert/tiny --image @tests/golden/pictures/rgb8.png",
                     said = "model_type is \"bert\"; the supported Vision Transformers are \"vit\" and \"dinov2\"";
   expect_answers(*folder_, "",
-                 {{"classify --model model", 2, "give either texts, or --image or --data"},
+                 {{"classify --model model", 2, "give texts, --image or --data"},
                   {"classify --model model --image train.csv", 3, "train.csv: "},
                   {"classify" + bert, 3, said},
                   {"explain" + bert, 3, said},
@@ -141,7 +141,7 @@ TEST_F(Classify, RefusesInOneLine) {
                   {"explain --model model --text x", 2, "--text: the model reads pictures"},
                   {"explain --model model", 2, "--model: needs --text or --image"},
                   {"train --config config.json --train train.csv --valid valid.csv --out other --tokenizer config.json",
-                   2, "--tokenizer: is for models of text; the config has \"pictures\""}});
+                   2, "--tokenizer: applies to text models; the config has \"pictures\""}});
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ TEST(Convert, WritesAFolderThatIsNew) {
   EXPECT_EQ(folder.text("tokenizer encode --tokenizer model/tokenizer.json", {.input = "a <|im_end|>\n"}),
             folder.text("tokenizer encode --tokenizer " + kLlama, {.input = "a <|im_end|>\n"}));
   expect_message(folder.run("convert " + kLlama + " model"), 2, "qkv convert",
-                 "folder: model is there already; name a new one");
+                 "folder: model already exists; give a new one");
   expect_message(folder.run("convert model/config.json other"), 3, "qkv convert", "model/config.json: not a GGUF file");
   expect_message(folder.run("convert none.gguf other"), 4, "qkv convert", "none.gguf: cannot read");
   expect_message(folder.run("convert " + kLlama + " none/other"), 4, "qkv convert", "cannot write");

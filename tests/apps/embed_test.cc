@@ -123,7 +123,7 @@ TEST(Embed, WritesEachKindOfEmbedding) {
     EXPECT_EQ(embedding.size(), count);
   }
   EXPECT_EQ(model.run("embed --model model --dimensions 3", {.input = "a\n"}).err,
-            "qkv embed: --dimensions is not for a model that makes a vector of each token (see qkv embed --help)\n");
+            "qkv embed: --dimensions does not apply to a model with one vector per token (see qkv embed --help)\n");
 }
 
 // JSON has no word for NaN.

@@ -72,11 +72,11 @@ TEST_F(FindModel, ACacheThatIsNotWholeIsRefused) {
   make_cache("hub");
   fs::remove(folder_ / entry + "/snapshots/abc123");
   EXPECT_EQ(run(translate),
-            "qkv translate: no such model: org/en-es is no folder, and its entry of the Hugging Face cache is "
+            "qkv translate: no such model: org/en-es is not a folder, and its entry in the Hugging Face cache is "
             "incomplete (" +
                 entry + "/snapshots/abc123)\n4\n");
   folder_.put(entry + "/refs/main", "../../..");
-  EXPECT_EQ(run(translate), "qkv translate: " + entry + "/refs/main: is \"../../..\", no commit\n3\n");
+  EXPECT_EQ(run(translate), "qkv translate: " + entry + "/refs/main: is \"../../..\", not a commit\n3\n");
 }
 
 // A program as it was copied finds its own files beside it, wherever that is.
@@ -92,8 +92,8 @@ class Places : public FindModel {
 };
 
 TEST_F(Places, BesideTheProgramOrOfTheEnvironment) {
-  const std::string missing = "qkv translate: the model English to Spanish is not there: ",
-                    advice = "; name a model's folder by --model or QKV_MODEL, or install qkv-en-es\n4\n";
+  const std::string missing = "qkv translate: the English-Spanish model not found: ",
+                    advice = "; give a model's folder with --model or QKV_MODEL, or install qkv-en-es\n4\n";
   EXPECT_EQ(run_copy("qkv translate a"),
             missing + place_ + "/share/qkv/models/en-es, " + place_ + "/qkv_en_es" + advice);
   EXPECT_EQ(run_copy("QKV_MODEL='" + kModel + "' qkv translate" + kWelcome), "De nada\n0\n");
@@ -105,15 +105,15 @@ TEST_F(Places, BesideTheProgramOrOfTheEnvironment) {
   expect_words(run_copy("qkv explain --text" + kWelcome), "encoder");
   EXPECT_EQ(run_copy("QKV_MODEL=/nowhere qkv translate a"), missing + "/nowhere" + advice);
   EXPECT_EQ(run_copy("qkv compare --quick --out out"),
-            "qkv compare: the phrase book is not there: " + place_ + "/share/qkv/phrases.es.tsv, " + place_ +
+            "qkv compare: the phrase book not found: " + place_ + "/share/qkv/phrases.es.tsv, " + place_ +
                 "/bin/share/qkv/phrases.es.tsv; it comes with the program\n4\n");
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
 TEST_F(Places, TheModelThatWritesIsAnother) {
   const std::string verses = QKV_TEST_DATA "/golden/language/gpt2", begin = " --greedy --max-new-tokens 3 'In the'";
-  const std::string missing = "qkv generate: the model that writes verses is not there: ",
-                    advice = "; name a model's folder by --model or QKV_LANGUAGE_MODEL, or install qkv-verses\n4\n";
+  const std::string missing = "qkv generate: the language model of verses not found: ",
+                    advice = "; give a model's folder with --model or QKV_LANGUAGE_MODEL, or install qkv-verses\n4\n";
   const std::string text = run("qkv generate --model '" + verses + "'" + begin);
   EXPECT_TRUE(text.ends_with("\n0\n")) << text;
   EXPECT_EQ(run_copy("QKV_MODEL=/nowhere qkv generate a"),

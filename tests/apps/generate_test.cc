@@ -20,14 +20,14 @@ TEST(Generate, ATextGrowsAndLinesAreAnswered) {
 }
 
 TEST(Generate, TheModelThatComesWithQkvSaysWhatItLearnedFrom) {
-  const std::string origin = "The model that comes with qkv learned from the World English Bible alone: ";
+  const std::string origin = "The model that comes with qkv was trained only on the World English Bible: ";
   const std::string prompt = " --max-new-tokens 5 'In the beginning'";
   EXPECT_EQ(text_of("generate" + prompt), text_of("generate --model @models/verses" + prompt));
   expect_words(shown_on_terminal("generate" + prompt, {}, 80, &Surroundings::errors), origin);
   const std::string named = "generate --model @models/verses" + prompt;
   EXPECT_EQ(shown_on_terminal(named, {}, 80, &Surroundings::errors), "");
   EXPECT_EQ(succeed(named + " '\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82'").err,
-            "qkv generate: line 2: the model has not learned the letters of this text\n");
+            "qkv generate: line 2: the model was not trained on these characters\n");
 }
 
 // What is explained is what `generate` writes, and explains.
@@ -113,7 +113,7 @@ TEST(Generate, LinesBeforeOneThatIsRefusedAreAnswered) {
   EXPECT_EQ(lines_of(outcome.out).size(), 1u);
   EXPECT_EQ(outcome.err, "qkv generate: line 2 has no tokens; a prompt needs one\n");
   const std::string much(600, 'z');
-  EXPECT_TRUE(holds(run_program(kGenerate + much).err, "the model has 256 positions, and writes at least one token"));
+  EXPECT_TRUE(holds(run_program(kGenerate + much).err, "the model has 256 positions, one of them for a new token"));
 }
 
 // The same as the text of the template without special tokens of its own; a template of no known kind is refused.
@@ -130,7 +130,7 @@ TEST(Generate, AMessageIsPutIntoTheTemplate) {
   const Outcome outcome = run_program("generate --model " + (folder / "model") + " --chat a");
   EXPECT_EQ(outcome.code, 3);
   EXPECT_EQ(lines_of(outcome.err).size(), 1u);
-  EXPECT_TRUE(holds(outcome.err, "the chat template is none of ChatML, Llama, Mistral and Gemma")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "the chat template is not ChatML, Llama, Mistral or Gemma")) << outcome.err;
 }
 
 }  // namespace

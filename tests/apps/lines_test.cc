@@ -25,7 +25,7 @@ TEST(Lines, AreTextsHoweverTheyWereWritten) {
 
 TEST(Lines, BytesThatAreNotUtf8AreRefusedAfterTheAnswersBefore) {
   const std::string before = "Thank you\nYou are welcome\n", text = before + "caf\xe9\nThank you\n",
-                    said = "qkv tokenizer encode: line 3: byte 4 (0xe9) is not UTF-8, which texts must be\n";
+                    said = "qkv tokenizer encode: line 3: byte 4 (0xe9) is not UTF-8, but text must be\n";
   EXPECT_EQ(run_program(kEncode, {.input = text}), (Outcome{3, encode(before), said}));
   const std::string replaced = encode(before + "caf\xef\xbf\xbd\nThank you\n");
   for (const char* option : {"--replace-invalid", "--exact-text"}) EXPECT_EQ(encode(text, option), replaced);
@@ -34,7 +34,7 @@ TEST(Lines, BytesThatAreNotUtf8AreRefusedAfterTheAnswersBefore) {
 // The same reader, so that one line is enough for the others.
 TEST(Lines, AreReadTheSameByTranslate) {
   const Surroundings around{.input = kMark + "You are\u00a0welcome\r\nThank you\n\xff\n"};
-  const std::string said = "qkv translate: line 3: byte 1 (0xff) is not UTF-8, which texts must be\n";
+  const std::string said = "qkv translate: line 3: byte 1 (0xff) is not UTF-8, but text must be\n";
   EXPECT_EQ(run_program("translate" + kOfSmall, around), (Outcome{3, "De nada\nGracias\n", said}));
   succeed("translate" + kOfSmall + "--replace-invalid", around);
 }
@@ -47,7 +47,7 @@ TEST(Lines, AreReadTheSameFromTheCommandLine) {
             text_of("explain" + kOfSmall + "--json --text 'You are welcome'"));
   EXPECT_EQ(text_of("translate" + kOfSmall + "--explain --json '" + text + "'"),
             text_of("translate" + kOfSmall + "--explain --json 'You are welcome'"));
-  const std::string wrong = "byte 4 (0xe9) is not UTF-8, which texts must be";
+  const std::string wrong = "byte 4 (0xe9) is not UTF-8, but text must be";
   expect_message(run_program("translate" + kOfSmall + "'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
   expect_message(run_program("translate" + kOfSmall + "--explain 'caf\xe9'"), 2, "qkv translate", "TEXT: " + wrong);
   expect_message(run_program("explain" + kOfSmall + "--text 'caf\xe9'"), 2, "qkv explain", "--text: " + wrong);
@@ -68,7 +68,7 @@ TEST(Lines, TokenizersLearnFromTheSameTexts) {
   EXPECT_TRUE(learned(other) == plain);
   EXPECT_FALSE(learned(other, "--exact-text") == plain);
   EXPECT_EQ(learned("a b\n\ta\xff\n"),
-            "qkv tokenizer train: in.tsv: line 2: byte 3 (0xff) is not UTF-8, which texts must be\n");
+            "qkv tokenizer train: in.tsv: line 2: byte 3 (0xff) is not UTF-8, but text must be\n");
 }
 
 // A half line must not keep those before it from being answered.

@@ -70,7 +70,7 @@ TEST(ExplainHead, OfEachCommand) {
                    "--label: the model has no label \"fish\", only LABEL_0"},
                   {"classify --model @tests/golden/rank --label fish cat", 2, "--label"},
                   {"fill --model @tests/golden/fill --text cat --explain", 2, "--text: the text has no [MASK]"},
-                  {fill + " --explain --word 'no word'", 2, "--word: \"no word\" is no single word"},
+                  {fill + " --explain --word 'no word'", 2, "--word: \"no word\" is not a single word"},
                   {"tag --model @tests/golden/tags --explain", 2, "--explain"}});
 }
 

@@ -126,7 +126,7 @@ TEST(RefusalMemory, OfGgufFiles) {
   refuse(gguf(0, 2, model + gguf_strings("tokenizer.ggml.tokens", 8'000'000, std::string(64'000'000, '\0'))),
          "has 8000000 elements, must have at most 524288");
   refuse(gguf(0, 1, gguf_text("a") + gguf_number(8, 4) + gguf_text(std::string(100'000'000, 'x') + "\xff")),
-         "is no UTF-8");
+         "is not UTF-8");
   constexpr std::uint64_t kTokens = 524'288;
   for (std::uint64_t i = 0; i < kTokens; ++i) tokens += gguf_text(fmt::format("{:x}", i));
   for (int i = 0; i < 16 * 16 * 16; ++i) merges += gguf_text(fmt::format("{:x} {:x}", i / 16 + 1, i % 16));

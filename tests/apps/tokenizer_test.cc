@@ -18,7 +18,7 @@ TEST(TokenizerTrain, LearnsFromLinesAndColumns) {
   EXPECT_EQ(slurp(folder / "again.json"), slurp(folder / "t.json"));
   folder.put("a.txt", "ab ab");
   EXPECT_EQ(folder.text("tokenizer train --input a.txt --vocab 8000 --out t.json"),
-            "t.json: 261 tokens: no other pair of neighbours occurs twice\n");
+            "t.json: 261 tokens: no other adjacent pair occurs twice\n");
 }
 
 TEST(TokenizerConversion, TextToIdsAndBack) {

@@ -321,17 +321,17 @@ TEST(TrainKinds, AnswerInOneLine) {
       {{"generate --model writer --max-new-tokens 1 one", 0, ""},
        {"classify --model sorter w1", 0, "w1: ... even ("},
        {"train --config contrast.json --from sorter --train pairs.tsv --valid pairs.tsv --out v", 3,
-        "sorter: a model with a head, classifier.weight"},
+        "sorter: the model has a head, classifier.weight"},
        {"train --config language.json --train empty.txt --valid texts.txt --out a", 3,
         "empty.txt: line 3 is blank: an empty document"},
        {"train --config language.json --train bytes.txt --valid texts.txt --out a", 3, "not UTF-8"},
        {"train --config short.json --train texts.txt --valid texts.txt --out a", 3, "more than max_length, 4; "},
        {"train --config classes.json --from encoder --train train.tsv --valid unknown.tsv --out a", 3,
-        "unknown.tsv: line 1 has the label \"neither\", which is not one of those to train on"},
+        "unknown.tsv: line 1 has the label \"neither\", which is not in the training data"},
        {"train --config contrast.json --from encoder --train pairs.tsv --valid words.txt --out a", 3,
         "words.txt: line 3"},
        {"train --config classes.json --from encoder --train pairs.tsv --valid valid.tsv --out a --tokenizer t.json", 2,
-        "--tokenizer: is not for the \"kind\" of the config"},
+        "--tokenizer: does not apply to the \"kind\" of the config"},
        {"train --config classes.json --train train.tsv --valid valid.tsv --out a", 2, "--from: is needed"}});
   EXPECT_FALSE(fs::exists(folder / "a"));
 }

@@ -110,10 +110,10 @@ TEST(Translate, MarksImprobableWords) {
 }
 
 TEST(Translate, SaysWhatTheShippedModelHasNotLearned) {
-  const std::string letters = "qkv translate: line 2: the model has not learned the letters of this text\n",
+  const std::string letters = "qkv translate: line 2: the model was not trained on these characters\n",
                     origin =
-                        "The model that comes with qkv learned from everyday phrases, messages of programs and "
-                        "Bible verses alone: ";
+                        "The model that comes with qkv was trained only on everyday phrases, program messages and "
+                        "Bible verses: ";
   for (const std::string foreign : {"\xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x82", "\xe4\xbd\xa0\xe5\xa5\xbd"}) {
     const Outcome outcome = succeed("translate 'You are welcome' " + foreign);
     EXPECT_TRUE(outcome.err.starts_with(letters)) << outcome.err;
@@ -143,9 +143,8 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   EXPECT_EQ(run("").err, "");
 
   write_model(folder, per_token[1] + 1e-6);
-  const std::string message =
-      fmt::format("qkv translate: line 2: probably wrong: the model found each token {:.0f} % probable on average\n",
-                  100 * std::exp(per_token[1]));
+  const std::string message = fmt::format("qkv translate: line 2: probably wrong: mean token probability {:.0f} %\n",
+                                          100 * std::exp(per_token[1]));
   const Outcome json = run("--json");
   EXPECT_EQ(run(""), (Outcome{0, plain.out, message}));
   EXPECT_EQ(run("--length-penalty 0").err, message);  // whatever the scores are divided by
@@ -154,7 +153,7 @@ TEST(Translate, MarksWhatItIsUnsureOf) {
   EXPECT_EQ(first_of(answers_in(json.out).at(1)).at("unsure"), true);
   write_model(folder, 0);  // above any of its scores
   const std::string ids = folder.run("translate --ids --model model '7 9 11 7 9 11 0'").err;
-  EXPECT_TRUE(ids.starts_with("qkv translate: line 1: probably wrong: the model found each token ")) << ids;
+  EXPECT_TRUE(ids.starts_with("qkv translate: line 1: probably wrong: mean token probability ")) << ids;
 }
 
 TEST(Translate, DimsWhatItIsUnsureOfOnATerminal) {
@@ -174,8 +173,7 @@ TEST(Translate, MarksTheSentenceItIsUnsureOf) {
   const Folder folder;
   write_model(folder, -0.9);
   const Outcome outcome = folder.run("translate --json --model model '" + kTooLong + "Xyzzy plugh quux.'");
-  EXPECT_TRUE(
-      outcome.err.starts_with("qkv translate: line 1, sentence 46: probably wrong: the model found each token "))
+  EXPECT_TRUE(outcome.err.starts_with("qkv translate: line 1, sentence 46: probably wrong: mean token probability "))
       << outcome.err;
   expect_words(outcome.out, "/translations/0/unsure = true ... /translations/0/sentences/45/unsure = true");
   EXPECT_FALSE(first_of(answers_in(outcome.out).at(0)).at("sentences").at(44).contains("unsure"));

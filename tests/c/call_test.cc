@@ -53,7 +53,7 @@ TEST_F(CalledWrongly, OpenSaysWhatIsWrong) {
       {"no result", QKV_INVALID, "qkv_open: model is NULL", [&] { return qkv_open("x", 0, 0, nullptr); }},
       {"a task below", QKV_INVALID, "qkv_open: task is -1; it must be from 0 to 7", open(rank, -1)},
       {"a task above", QKV_INVALID, "qkv_open: task is 8; it must be from 0 to 7", open(rank, 8)},
-      {"a storage of GGUF files alone", QKV_FORMAT, "has no weights in Q8_0, which q8 keeps as a GGUF file has them",
+      {"a storage of GGUF files alone", QKV_FORMAT, "has no weights in Q8_0; q8 keeps those of a GGUF file",
        open(golden_folder("language/gpt2"), QKV_GENERATE, QKV_STORE_Q8)},
       {"a storage above", QKV_INVALID, "qkv_open: storage is 8; it must be from 0 to 7", open(rank, QKV_RANK, 8)},
       {"nothing there", QKV_IO, "No such file or directory", open(folder / "absent", QKV_EMBED)},

@@ -212,7 +212,7 @@ TEST(JudgedTexts, RefuseWhatIsNotThere) {
   const FillMask fill = FillMask::load(kGolden + "fill");
   EXPECT_EQ(refused([&] { JudgedText(fill, "a cat"); }), "explain: the text has no [MASK]");
   EXPECT_EQ(refused([&] { JudgedText(fill, "a [MASK]", "no such word"); }),
-            "explain: \"no such word\" is no single word of the vocabulary");
+            "explain: \"no such word\" is not a single word of the vocabulary");
   const QuestionAnswerer answerer = QuestionAnswerer::load(kGolden + "answers");
   EXPECT_EQ(refused([&] { JudgedText(answerer, "who?", ""); }), "explain: the context has no token");
   EXPECT_EQ(refused([&] {

@@ -174,7 +174,7 @@ TEST(AttentionMaps, RefusesWhatIsNotThere) {
   EXPECT_EQ(refused({.keep = {{}}, .keep_rows = Rows(17)}), "explain: 17 rows are more than the 16 that can be kept");
   EXPECT_EQ(refused({.keep = {{0, 0}, {0, 1}, {0, 2}}}, {8, 40'000}),
             "explain: 3 kept heads with 0 rows take 41.0 MB, a report has room for 19.0 MB: 1 of them fit");
-  EXPECT_EQ(refused({}, {0, 5}), "explain: there is nothing to draw: 5 queries, 5 keys");
+  EXPECT_EQ(refused({}, {0, 5}), "explain: nothing to draw: 5 queries, 5 keys");
 }
 
 // A model of self-attention "own", and of "cross" to another sequence, whose weights are drawn at random, or all are

@@ -120,9 +120,9 @@ TEST(RecordedRun, SaysItsKindOrIsRefusedInOneLineThatNamesTheFile) {
       {R"({"schema":"qkv/report/1","kind":"steps"})", other},
       {R"({"inside":{"schema":"qkv/explain/1","kind":"steps"}})", other},
       {R"({"schema":"qkv/explain/2","kind":"steps"})",
-       "a.json: is of version 2, this qkv reads version 1: write it again by explain --json"},
+       "a.json: has version 2, but this qkv reads version 1: write it again with explain --json"},
       {R"({"schema":"qkv/explain/10","kind":"steps"})",
-       "a.json: is of version 10, this qkv reads version 1: write it again by explain --json"},
+       "a.json: has version 10, but this qkv reads version 1: write it again with explain --json"},
       {std::string("{}\0", 3), "a.json: not valid JSON at line 1, column 3: a zero byte"}};
   for (const auto& [json, message] : rows) {
     EXPECT_EQ(test::message_of<FormatError>([&, &text = json] { read_recorded_run(text, "a.json"); }), message);

@@ -259,7 +259,7 @@ TEST(ExplainWriting, RefusesWhatDoesNotFit) {
             "explain: there is no layer 3; the model has layers 0 to 2");
   Nothing nothing;
   EXPECT_EQ(refusal([&] { model.observe_gradients(std::vector<std::int32_t>{1}, 2, 1, nothing); }),
-            "language_model: nothing is written behind 2 of 1 tokens");
+            "language_model: cannot continue 2 of 1 tokens");
 }
 
 }  // namespace

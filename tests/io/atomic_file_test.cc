@@ -192,7 +192,7 @@ TEST(AtomicFolder, NamesOutsideItAreRefused) {
     std::string other = manifest;
     above.put("x/manifest.json", other.replace(other.find("\"a\""), 3, "\"" + name + "\""));
     EXPECT_EQ(message_of<FormatError>([&] { io::verify_folder(above / "x"); }),
-              (above / "x/manifest.json") + ": \"" + name + "\" must be the name of a file beside it");
+              (above / "x/manifest.json") + ": \"" + name + "\" must be the name of a file in its folder");
   }
 }
 

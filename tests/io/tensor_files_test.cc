@@ -217,7 +217,7 @@ TEST(Safetensors, RefusesOtherKinds) {
                     offsets = ", but must be an array of two integers of 0 or more";
   // What comes before and behind the value, and in the message before and behind its kind; the kind that is wanted.
   const std::array<std::string, 5> places[] = {
-      {R"({"a":)", "}", a, " where an object must be", "an object"},
+      {R"({"a":)", "}", a, ", but must be an object", "an object"},
       {R"({"a":{"dtype":)", "}}", a + "dtype is ", ", but must be a string", "a string"},
       {R"({"a":{"shape":)", "}}", a + "shape has ", shape, "an array"},
       {R"({"a":{"shape":[)", "]}}", a + "shape has ", shape, "a number"},
@@ -308,7 +308,7 @@ TEST(Safetensors, RefusesEveryBrokenRule) {
       {"tensor \"a\\x0a\\x00\\xc3\\xaf\": a number", {"{\"a\\n\\u0000\\u00ef\":1}"}},
       {"__metadata__: \"a\" appears twice", {R"({"__metadata__":{"a":"","a":""}})"}},
       {"__metadata__ appears twice", {R"({"__metadata__":{},"__metadata__":{}})"}},
-      {a + "an array where an object must be", {"{\"a\":" + std::string(100'000, '[')}},
+      {a + "an array, but must be an object", {"{\"a\":" + std::string(100'000, '[')}},
       {a + "shape has an array", {R"({"a":{"shape":)" + std::string(100'000, '[')}}};
   for (const auto& [message, all] : headers) {
     for (const std::string& header : all) refusals.push_back({message, {file(header, 4)}});

@@ -158,19 +158,19 @@ TEST(TextLines, BytesThatAreNotUtf8AreRefusedByLine) {
       {"\xe2\x82", "byte 1 (0xe2)"}};         // cut short
   for (const auto& [line, place] : refused) {
     EXPECT_EQ(message_of<FormatError>([&] { text_of_line(line, 7); }),
-              "line 7: " + place + " is not UTF-8, which texts must be");
+              "line 7: " + place + " is not UTF-8, but text must be");
     EXPECT_EQ(text_of_line(line, 7, {.replace_invalid = true}), line);
   }
   EXPECT_EQ(text_of_line("\u00a0\xff", 7, {.replace_invalid = true}), " \xff");
   EXPECT_EQ(message_of<FormatError>([] { text_of_line(kMark + "\xff", 1, {}, "pairs.tsv"); }),
-            "pairs.tsv: line 1: byte 4 (0xff) is not UTF-8, which texts must be");
+            "pairs.tsv: line 1: byte 4 (0xff) is not UTF-8, but text must be");
 }
 
 TEST(TextLines, ZeroBytesAreNoText) {
   for (const std::string& line : {"a\0b"s, "\u00e9\0"s}) {
     const std::string place = line[0] == 'a' ? "byte 2" : "byte 3";
     EXPECT_EQ(message_of<FormatError>([&] { text_of_line(line, 2); }),
-              "line 2: " + place + " (0x00) is a zero byte, which texts do not hold; is it UTF-16?");
+              "line 2: " + place + " (0x00) is a zero byte, which text does not have; is it UTF-16?");
   }
   EXPECT_EQ(text_of_line("a\0b"s, 2, {.replace_invalid = true}), "a\ufffdb");
 }
@@ -183,9 +183,9 @@ TEST(TextLines, ArgumentsAreReadAsFirstLines) {
   EXPECT_EQ(text_of_argument("a\nb"), "a\nb");
   EXPECT_EQ(text_of_argument("caf\xe9", {.replace_invalid = true}), "caf\xe9");
   EXPECT_EQ(message_of<FormatError>([] { text_of_argument("caf\xe9"); }),
-            "byte 4 (0xe9) is not UTF-8, which texts must be");
+            "byte 4 (0xe9) is not UTF-8, but text must be");
   EXPECT_EQ(message_of<FormatError>([] { text_of_argument("a\0"s, {}, "here"); }),
-            "here: byte 2 (0x00) is a zero byte, which texts do not hold; is it UTF-16?");
+            "here: byte 2 (0x00) is a zero byte, which text does not have; is it UTF-16?");
 }
 
 TEST(ReadPairs, OneALineAndNoOther) {

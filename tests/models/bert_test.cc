@@ -294,9 +294,8 @@ TEST(FolderTensors, FilesMustBeThereAndHaveWhatTheIndexListsAndTheModelNeeds) {
   const std::string file = Sharded().map.at(kBias), index = kIndexFile;
   // A tensor, whether and how it is there, and whether it is listed.
   const std::tuple<std::string, std::optional<Tensor>, bool, std::string> cases[] = {
-      {kBias, {}, true, file + ": tensor \"" + kBias + "\" is missing, which " + index + " lists in this file"},
-      {"extra\n", Tensor::zeros({1}), false,
-       file + ": tensor \"extra\\x0a\" is not one that " + index + " lists in this file"},
+      {kBias, {}, true, file + ": tensor \"" + kBias + "\" is missing, but " + index + " lists it for this file"},
+      {"extra\n", Tensor::zeros({1}), false, file + ": tensor \"extra\\x0a\" is not listed for this file in " + index},
       {kBias, Tensor::zeros({13}), true, file + ": tensor \"" + kBias + "\" is [13]; it must be [12]"},
       {kBias, {}, false, index + ": tensor \"" + kBias + "\" [12] is missing"},
       {"extra", Tensor::zeros({1}), true, file + ": tensor \"extra\" is not part of this model"}};

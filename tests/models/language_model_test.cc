@@ -319,8 +319,7 @@ TEST(LanguageModel, CallsThatDoNotFitAreRefused) {
             "language_model: there is no head 3.0; the layers are 0 to 2, the heads 0 to 1");
   EXPECT_EQ(model.logits({}).shape(), (Dims{0, 300}));
   StackCache cache = model.make_cache();
-  const std::string unfit =
-      "language_model: a cache must have read some first tokens of one prompt, in each layer as many";
+  const std::string unfit = "language_model: a cache must hold a prefix of one prompt, equally long in each layer";
   EXPECT_EQ(refused([&] { model.next_tokens(Sequences{{1}, {2}}, {.cache = &cache}); }), unfit);
   cache.layers.pop_back();
   EXPECT_EQ(refused([&] { model.next_tokens(Sequences{{1}}, {.cache = &cache}); }), unfit);

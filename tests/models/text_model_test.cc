@@ -85,7 +85,7 @@ TEST(TextModel, LogitsOfSomeRowsAreThoseOfAll) {
   }
   const std::int64_t outside[] = {30};
   EXPECT_EQ(message_of<std::invalid_argument>([&] { model.logits_of(outside, tokens); }),
-            "text_model: row 30 of 30 is not there");
+            "text_model: there is no row 30 of 30");
   const HeadFolder classes("bert_0", "sequence_class");
   EXPECT_EQ(message_of<std::invalid_argument>(
                 [&] { TextModel::load(classes / "", TextTask::sequence_class).logits_of(rows, classes.tokens()); }),

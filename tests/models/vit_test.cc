@@ -269,7 +269,7 @@ TEST(ImageProcessor, RefusesKeysByName) {
 /size = {"height": 3} => size.width is missing
 /size = {"height": 3, "width": 8001} => size.width is 8001, must be 1 to 8000
 /size = {"longest_edge": 3} => size.longest_edge is not supported here; height and width are
-/size = {"shortest_edge": 3, "longest_edge": 9} => size.longest_edge is not supported beside shortest_edge
+/size = {"shortest_edge": 3, "longest_edge": 9} => size.longest_edge is not supported with shortest_edge
 /do_center_crop = true => do_center_crop is true, but there is no crop_size
 . = {"image_processor_type": "ViTImageProcessor", "do_center_crop": true, "crop_size": {"shortest_edge": 3}}
     => crop_size.shortest_edge is not supported here; height and width are

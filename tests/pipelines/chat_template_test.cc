@@ -36,7 +36,9 @@ TEST(ChatTemplate, ConversationsGoOnAsTransformersHasThem) {
     ASSERT_TRUE(found);
     const std::string begun = found->render(golden_chats().at("messages")[0].get<std::string>());
     if (!chat.at("goes_on").get<bool>()) {
-      EXPECT_NE(message_of<FormatError>([&] { found->render_next(begun + answer, next); }).find("is not clear"),
+      EXPECT_NE(message_of<FormatError>([&] {
+                  found->render_next(begun + answer, next);
+                }).find("does not show how a chat continues"),
                 std::string::npos);
       continue;
     }
@@ -48,7 +50,7 @@ TEST(ChatTemplate, ConversationsGoOnAsTransformersHasThem) {
     for (const std::string& ended : {said, said + blanks, said + blanks + mark, said + blanks + mark + space}) {
       EXPECT_EQ(ended + found->render_next(ended, next), wanted);
     }
-    EXPECT_NE(message_of<FormatError>([&] { found->render_next("x" + said, next); }).find("is no chat"),
+    EXPECT_NE(message_of<FormatError>([&] { found->render_next("x" + said, next); }).find("is not a chat"),
               std::string::npos);
   }
   EXPECT_EQ(known, 15);
@@ -134,8 +136,8 @@ TEST(ChatTemplate, FoldersWithoutOneAreRefusedWhenAsked) {
   EXPECT_EQ(refusal(), "tokenizer_config.json: chat_template must be a string, is number");
   folder.put("tokenizer_config.json", R"({"chat_template": "{{ messages }}"})");
   EXPECT_EQ(refusal(),
-            "tokenizer_config.json: the chat template is none of ChatML, Llama, Mistral and Gemma; write out what it "
-            "makes of a message, and give that with --raw (PromptForm::raw)");
+            "tokenizer_config.json: the chat template is not ChatML, Llama, Mistral or Gemma; format the message "
+            "yourself and give it with --raw (PromptForm::raw)");
 }
 
 }  // namespace

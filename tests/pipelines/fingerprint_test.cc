@@ -389,7 +389,7 @@ TEST(Certificate, ComparesInWords) {
   };
   EXPECT_EQ(changed("-f32-", "-int8-"), "how weights are kept: f32 here, int8 expected");
   EXPECT_EQ(changed("qkv1", "qkv2"), "the arithmetic's number: qkv1 here, qkv2 expected");
-  EXPECT_NE(changed(own.substr(own.find(':')), ":0123456789abcdef").find("this machine parts"), std::string::npos);
+  EXPECT_NE(changed(own.substr(own.find(':')), ":0123456789abcdef").find("this machine differs"), std::string::npos);
   for (const char* broken : {"", "qkv1", "qkv1-fused-f32-exact-12", "a-b-c-d-0123456789abcdef0123456789abcdef"}) {
     EXPECT_THROW(difference_of_certificates(own, broken), std::invalid_argument) << broken;
   }

@@ -121,7 +121,7 @@ TEST(GenerationKeys, OfLanguageModelsAreRefused) {
 /temperature = 0 => temperature must be 1e-06 to 1000000
 /top_p = 1.5 => top_p must be 1e-06 to 1
 /min_p = -1 => min_p must be 0 to 1
-/num_beams = 2 => num_beams must be 1 where do_sample is true
+/num_beams = 2 => num_beams must be 1 when do_sample is true
 /stop_strings = [""] => stop_strings[0] must not be empty
 /suppress_tokens = [3] => suppress_tokens is not supported; remove it or set it to null
 /forced_bos_token_id = 3 => forced_bos_token_id is not supported; remove it

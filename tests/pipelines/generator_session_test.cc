@@ -119,8 +119,8 @@ TEST(GeneratorSession, EveryCountAndLengthIsChecked) {
       {"has \"-1\" for written, which must be a number", word("written", "-1")},
       {"has \"\" for written, which must be a number", word("written", "")},
       {"has \"99999999999999999999\" for written, which must be a number", word("written", "99999999999999999999")},
-      {"has 0 of 7 tokens written; they are 1 to all but one", word("written", "0")},
-      {"has 7 of 7 tokens written; they are 1 to all but one", word("written", "7")},
+      {"has 0 of 7 tokens generated; it must be at least 1 and not all", word("written", "0")},
+      {"has 7 of 7 tokens generated; it must be at least 1 and not all", word("written", "7")},
       {"has \"0.5\" for log_probability, which must be a number", word("log_probability", "0.5")},
       {"has a log-probability that is not finite", word("log_probability", "7ff0000000000000")},
       {"lacks ids", [](SafeTensors& file) { file.tensors.erase("ids"); }},
@@ -137,7 +137,7 @@ TEST(GeneratorSession, EveryCountAndLengthIsChecked) {
        tensor("layers.1.values", Tensor::zeros({6, 2, 4}))},
       {"has f64 [6, 2, 8] for layers.1.keys, which must be f32 [6, 2, 8]",
        tensor("layers.1.keys", Tensor::zeros({6, 2, 8}, Dtype::f64))},
-      {"has a tensor too many, layers.3.keys", tensor("layers.3.keys", Tensor::zeros({1}))},
+      {"has an unexpected tensor, layers.3.keys", tensor("layers.3.keys", Tensor::zeros({1}))},
   };
   for (const auto& [message, change] : rows) EXPECT_EQ(small.refusal_of(change), "a: the session " + message);
 }
@@ -197,14 +197,14 @@ TEST(GeneratorSession, WhatDoesNotFitIsRefused) {
   const auto refused = [&](const std::vector<Ids>& prompts, GeneratorOptions options) {
     return message_of<std::invalid_argument>([&] { small.generator.generate_ids(prompts, options); });
   };
-  EXPECT_EQ(refused({{1}, {2}}, {.session = small.path}), "generate: a session goes on with 1 prompt, not 2");
+  EXPECT_EQ(refused({{1}, {2}}, {.session = small.path}), "generate: a session takes 1 prompt, not 2");
   EXPECT_EQ(refused({{1}}, {.beams = 2, .session = small.path}), "generate: a session needs 1 beam, not 2");
   EXPECT_EQ(refused({{}}, {.session = small.folder / "none"}), "generate: prompt 1 has no tokens; a prompt needs one");
   EXPECT_EQ(refused({Ids(249)}, {.session = small.path}),
-            "generate: prompt 1 has 256 tokens; the model has 256 positions, and writes at least one token");
+            "generate: prompt 1 has 256 tokens; the model has 256 positions, one of them for a new token");
   EXPECT_EQ(message_of<FormatError>(
                 [&] { small.generator.generate("x", {.form = PromptForm::chat, .session = small.path}); }),
-            "the session's text is no chat by this model's template: write out what follows, as raw text");
+            "the session's text is not a chat by this model's template: give the continuation as raw text");
   EXPECT_THROW(small.generator.generate("x", {.session = small.folder / "no/where"}), IoError);
 }
 

@@ -195,7 +195,7 @@ TEST(Generator, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refused([&] { generator.generate(std::vector<std::string>{"x", ""}); }),
             "generate: prompt 2 has no tokens; a prompt needs one");
   EXPECT_EQ(refused([&] { generator.generate_ids(std::vector<Ids>{Ids(256)}); }),
-            "generate: prompt 1 has 256 tokens; the model has 256 positions, and writes at least one token");
+            "generate: prompt 1 has 256 tokens; the model has 256 positions, one of them for a new token");
   EXPECT_EQ(refused([&] { generator.generate("x", {.beams = 2, .stop_strings = {"."}}); }),
             "generate: stop strings and on_text need 1 beam, not 2");
   EXPECT_EQ(refused([&] { generator.generate("x", {.stop_strings = {""}}); }), "generate: a stop string is empty");

@@ -75,7 +75,7 @@ TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
   write_safetensors(model, tensors);
   std::filesystem::last_write_time(model, written + std::chrono::seconds(1));  // whatever the clock's steps are
   const std::string changed = certificate(folder / "");
-  EXPECT_EQ(unfit_lines, std::vector{file + " is of other weights"});
+  EXPECT_EQ(unfit_lines, std::vector{file + " is for other weights"});
   std::filesystem::remove(file);
   EXPECT_EQ(certificate(folder / ""), changed);
 
@@ -95,7 +95,7 @@ TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
 TEST(Pack, RefusesBlocksAndDamagedFiles) {
   const PackedFolder folder("language/gpt2");
   EXPECT_EQ(message_of<std::invalid_argument>([&] { pack_folder(folder / "", WeightStorage::q8); }),
-            "pack: q8 and q4 are kept as the file has them; pack another storage");
+            "pack: q8 and q4 are used as they are in the file; pack another storage");
   const std::string file = pack_folder(folder / "")[0], bytes = slurp(file);
   const std::map<std::string, std::string> metadata = read_safetensors(file).metadata;
   const auto expect_refused = [&](const std::string& damaged) {

@@ -50,7 +50,7 @@ TEST(QuestionAnswerer, RefusesWhatCannotBe) {
   };
   EXPECT_EQ(message("who", {.top_k = 0}), "answer: top_k is 0, at least 1 is needed");
   EXPECT_EQ(message("who", {.max_answer_len = 0}), "answer: max_answer_len is 0, at least 1 is needed");
-  EXPECT_EQ(message("who", {.max_seq_len = 19}), "answer: max_seq_len is 19, and the model has 18 positions");
+  EXPECT_EQ(message("who", {.max_seq_len = 19}), "answer: max_seq_len is 19, but the model has 18 positions");
   EXPECT_EQ(message("a a a a a a a a a a a a a", {}),
             "encode_windows: the first text has 13 tokens, at most 12 leave room for the second within max_length 16");
   EXPECT_TRUE(answerer.answer("who", "").empty());

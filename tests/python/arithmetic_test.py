@@ -47,5 +47,5 @@ def test_certify_and_difference():
     assert qkv.arithmetic.difference(own, own) == ""
     narrow = qkv.arithmetic.certificate(ENCODER, weights="bf16")
     assert qkv.arithmetic.difference(own, narrow) == "how weights are kept: f32 here, bf16 expected"
-    with pytest.raises(ValueError, match="is none"):
+    with pytest.raises(ValueError, match="is not a certificate"):
         qkv.arithmetic.difference(own, "qkv1")

@@ -122,7 +122,7 @@ def test_sessions_and_drafts_change_nothing(generator, tmp_path):
     assert first.ids + second.ids == whole.ids and second.log_probability == whole.log_probability
     with pytest.raises(qkv.FormatError, match="is of model qkv"):
         qkv.Generator(GOLDEN / "llama").generate([[1]], session=tmp_path / "text")
-    with pytest.raises(ValueError, match="goes on with 1 prompt, not 2"):
+    with pytest.raises(ValueError, match="a session takes 1 prompt, not 2"):
         generator.generate(["a", "b"], session=tmp_path / "text")
 
 

@@ -79,7 +79,7 @@ TEST(GgufTokenizer, ScoresMustOrderTheMerges) {
   EXPECT_EQ(load({0, 0, 0, -2, -1, -9}).encode("bab").ids, (std::vector<std::int32_t>{0, 4, 2}));
   EXPECT_NE(message_of<FormatError>([&] {
               load({0, 0, 0, -1, -1, -3});
-            }).find("tokens \"ab\" and \"ba\" share the score -1, which leaves the order of their merges open"),
+            }).find("tokens \"ab\" and \"ba\" share the score -1, so the order of their merges is ambiguous"),
             std::string::npos);
   EXPECT_NE(message_of<FormatError>([&] { load({0, 0, 0, -1}); }).find("has 4 elements, must have 6"),
             std::string::npos);

@@ -46,7 +46,7 @@ TEST(TokenizerPairs, AreRefusedWithoutRoomOrRule) {
   nlohmann::json without = nlohmann::json::parse(small);
   without.erase("post_processor");
   EXPECT_EQ(message(Tokenizer::parse(without.dump(), "small")),
-            "encode_pair: the tokenizer says nothing of pairs of texts");
+            "encode_pair: the tokenizer does not define pairs of texts");
 }
 
 }  // namespace

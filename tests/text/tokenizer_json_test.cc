@@ -158,7 +158,7 @@ TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
 /pre_tokenizer = {"type": "Sequence"} => pre_tokenizer.pretokenizers is missing
 /pre_tokenizer = {"type": "Sequence", "pretokenizers": [{}]} => pre_tokenizer.pretokenizers[0].type is missing
 /pre_tokenizer = {"type": "Split", "pattern": {"Regex": "\\s+"}, "behavior": "Isolated", "invert": false}
-    => pre_tokenizer.pattern.Regex is not supported; of regular expressions only those of GPT-2, GPT-4, Llama 3, Qwen 2 and Qwen 3 are
+    => pre_tokenizer.pattern.Regex is not supported; the supported regular expressions are those of GPT-2, GPT-4, Llama 3, Qwen 2 and Qwen 3
 /pre_tokenizer = {"type": "Split", "pattern": {"String": ""}, "behavior": "Isolated", "invert": false}
     => pre_tokenizer.pattern.String must not be empty
 /pre_tokenizer = {"type": "Split", "pattern": {}, "behavior": "Isolated", "invert": false}
@@ -174,9 +174,9 @@ TEST(TokenizerJson, EveryBrokenRuleOfAByteVocabularyIsNamed) {
 /normalizer = {"type": "Precompiled", "precompiled_charsmap": "Zm9v"}
     => normalizer.precompiled_charsmap breaks a rule: the charsmap has 3 bytes, at least 4 are needed
 /normalizer = {"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""}
-    => normalizer.pattern.Regex is not supported; of regular expressions only " {2,}" is
+    => normalizer.pattern.Regex is not supported; the only supported regular expression is " {2,}"
 /normalizer = {"type": "Replace", "pattern": {"Regex": " +"}, "content": " "}
-    => normalizer.pattern.Regex is not supported; of regular expressions only " {2,}" is
+    => normalizer.pattern.Regex is not supported; the only supported regular expression is " {2,}"
 /normalizer = {"type": "Replace", "pattern": {"String": ""}, "content": "a"}
     => normalizer.pattern.String must not be empty
 /normalizer = {"type": "Strip", "strip_right": true} => normalizer.strip_left is missing

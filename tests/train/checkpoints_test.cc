@@ -358,7 +358,7 @@ TEST_F(TrainingResultTest, ADamagedBestLeavesTheModelAsItWasWritten) {
   ASSERT_FALSE(done.written.empty());
   EXPECT_EQ(done.written.back(), 10);
   ASSERT_EQ(done.watcher.notices.size(), 3u);
-  test::expect_contains(done.watcher.notices[2], "weights of step 4");
+  test::expect_contains(done.watcher.notices[2], "weights, of step 4,");
 }
 
 // An end between two validations is validated, and leaves no trace in a training that goes on.

@@ -75,7 +75,7 @@ TEST_F(ClassifierFiles, RefusesWhatBreaksARule) {
   folder_.put("y.csv", "1,0\n2,0\n3,0\n");
   const PictureFiles three = read("y.csv", unchanged());
   EXPECT_EQ(test::message_of<FormatError>([&] { training::with_labels(three, {"3", "1"}, "y.csv"); }),
-            "y.csv: class \"2\" is not one of those to train on");
+            "y.csv: class \"2\" is not in the training data");
   EXPECT_EQ(training::with_labels(three, {"3", "2", "9", "1"}, "y.csv").classes, (std::vector<std::int32_t>{3, 1, 0}));
 }
 

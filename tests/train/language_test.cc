@@ -116,7 +116,7 @@ TEST_F(LanguageFiles, WhatBreaksARuleIsRefused) {
   EXPECT_EQ(refusal("a\nb </s> c\n"), "bad.txt: line 2 holds the special token </s>");
   files_.config = folder_.put("refuse.json", test::edited(test::kTinyLanguage, "\"cut\"", "\"refuse\""));
   test::expect_contains(refusal("a\n\n" + test::counting(40)),
-                        " tokens, more than max_length, 24; training.long_texts \"cut\" makes several of it");
+                        " tokens, more than max_length, 24; training.long_texts \"cut\" splits it");
   files_.train = folder_.put("none.txt", "");
   test::expect_refusal<std::invalid_argument>([&] { train_files(files_); }, "the train data has no documents");
 }

@@ -124,9 +124,8 @@ TEST_F(TextFiles, WhatBreaksARuleIsRefused) {
 TEST_F(TextFiles, LabelsAndFoldersThatDoNotFitAreRefused) {
   const std::string valid = files_.valid;
   files_.valid = folder_.put("other.tsv", "one two\teven\nthree\tneither\n");
-  test::expect_refusal<FormatError>(
-      [&] { train_files(files_); },
-      "other.tsv: line 2 has the label \"neither\", which is not one of those to train on");
+  test::expect_refusal<FormatError>([&] { train_files(files_); },
+                                    "other.tsv: line 2 has the label \"neither\", which is not in the training data");
   files_.valid = valid;
   const std::string train = files_.train;
   files_.train = folder_.put("one.tsv", "one\teven\n");
@@ -238,7 +237,7 @@ TEST_F(TextFiles, TargetsAreReadAndWhatIsNoneIsRefused) {
       test::edited(test::kTinyTexts, "\"classes\"", "\"tokens\", \"problem_type\": \"regression\"");
   files_.config = folder_.put("wrong.json", config);
   test::expect_refusal<FormatError>([&] { train_files(files_); },
-                                    "problem_type is of the kinds \"classes\" and \"pairs\" alone");
+                                    "problem_type applies only to the kinds \"classes\" and \"pairs\"");
 }
 
 TEST_F(TextFiles, PairsLearn) {
@@ -260,7 +259,7 @@ TEST_F(TextFiles, LongTextsLoseTheirEnds) {
       folder_.put("short.json", test::edited(test::kTinyTexts, "\"batch\": 8", "\"batch\": 8, \"max_length\": 4"));
   test::Watcher watcher;
   train_files(files_, {.observer = &watcher});
-  test::expect_contains(watcher.notices.front(), " texts have more than 4 tokens and lose their ends");
+  test::expect_contains(watcher.notices.front(), " texts have more than 4 tokens and are truncated");
 }
 
 // By hand: [CLS] w1 w9 w2 [SEP], where w9 is two pieces.

@@ -74,14 +74,14 @@ void add_answer(Command& program) {
       {{"--model", file(request->model, "FOLDER"),
         "Folder of a model that answers questions: config.json, model.safetensors, tokenizer.json", required()},
        {"--question", text(request->question, "TEXT"), "The question", required()},
-       {"--text", text(request->context, "TEXT"), "The text that has the answer (default: standard input)"},
+       {"--text", text(request->context, "TEXT"), "The text that contains the answer (default: standard input)"},
        {"--top", size(request->options.top_k), "Number of answers to print, best first (default: 1)"},
        {"--max-answer", size(request->options.max_answer_len), "Longest answer, in tokens (default: 15)"},
        {"--stride", whole(request->options.doc_stride, 0, std::int64_t{1} << 20),
-        "Tokens that two parts of a long text share, at most half of a part (default: 128)"},
-       {"--impossible", flag(request->options.handle_impossible_answer), "No answer is an answer, too: an empty one"},
+        "Overlap of the parts of a long text, in tokens, at most half a part (default: 128)"},
+       {"--impossible", flag(request->options.handle_impossible_answer), "Print an empty answer if the text has none"},
        {"--json", flag(request->json), "Write one JSON object per line, with offsets in characters"}});
-  command.add(explain_options(request->explained, "Show which words the best answer came from, instead",
+  command.add(explain_options(request->explained, "Show instead which words the best answer came from",
                               excludes("--top", "--max-answer", "--stride", "--impossible")));
   command.add(line_options(request->lines));
   command.add(storage_options(request->storage));

@@ -45,12 +45,12 @@ class AttendCache {
   // Queries behind a cache are padded; it has no derivatives.
   InputArray& past_key_ =
       files_.input("--past-key",
-                   "[batch, kv_heads, past, head_dim]: keys of earlier tokens, to which --key is appended; the queries "
-                   "are at the end of all",
+                   "[batch, kv_heads, past, head_dim]: keys of earlier tokens; --key is appended, and the queries "
+                   "have the last positions",
                    needs("--past-value") & excludes("--offsets-query", "--block-table", "--received", "--grad-out",
                                                     "--tangent-query", "--tangent-key", "--tangent-value", "--verify"));
-  InputArray& past_value_ = files_.input(
-      "--past-value", "[batch, kv_heads, past, value_dim]: the values of these tokens", needs("--past-key"));
+  InputArray& past_value_ =
+      files_.input("--past-value", "[batch, kv_heads, past, value_dim]: values of these tokens", needs("--past-key"));
   ArrayOption& present_key_ =
       files_.output("--present-key", "output: all keys, the appended ones last", needs("--past-key"));
   ArrayOption& present_value_ = files_.output("--present-value", "output: all values", needs("--past-key"));
@@ -161,14 +161,14 @@ void read_vectors(InputArray& file, std::optional<Dtype> dtype) {
   if (dtype && array.dtype() != *dtype) array = convert(array, *dtype);
   if (!is_floating(array.dtype())) {
     throw std::invalid_argument(
-        fmt::format("{} holds {}; it must hold a floating type, or --dtype name one", name, name_of(array.dtype())));
+        fmt::format("{} holds {}; it must hold a floating type, or give --dtype", name, name_of(array.dtype())));
   }
 }
 
 void require_type_of_query(Dtype query, const InputArray& file) {
   if (!file.given() || file.view().dtype() == query) return;
   throw std::invalid_argument(
-      fmt::format("{} {} holds {}, the queries are {}; both must have one type, or --dtype name it", file.name,
+      fmt::format("{} {} holds {}, the queries are {}; they must have the same type, or give --dtype", file.name,
                   file.paths.front(), name_of(file.view().dtype()), name_of(query)));
 }
 
@@ -242,7 +242,7 @@ class Attend {
     files_.check();
     maps_.check(files_.names());
     if (verify_ > 0 && files_.writes_standard_output()) {
-      throw UsageError("--verify", "prints on standard output; the arrays must go into files then");
+      throw UsageError("--verify", "prints on standard output; write the arrays to files");
     }
     rules_.check();
     derivatives_.check();

@@ -95,7 +95,7 @@ AttentionExtras AttendOutputs::allocate(ArrayFiles& files, const RowShapes& shap
 
 AttendDerivatives::AttendDerivatives(ArrayFiles& files, const CallOptions& rules)
     : rules_(rules),
-      grad_out_(files.input("--grad-out", "gradient of the output, of its shape")),
+      grad_out_(files.input("--grad-out", "gradient of the output, in its shape")),
       first_{{files.output("--grad-query", "output: gradient of the queries", needs("--grad-out")), gradients_.query,
               &ForwardPass::query},
              {files.output("--grad-key", "output: gradient of the keys", needs("--grad-out")), gradients_.key,
@@ -113,18 +113,18 @@ AttendDerivatives::AttendDerivatives(ArrayFiles& files, const CallOptions& rules
           {files.output("--tangent-out", "output: the JVP of the output"), output_tangents_.out, &ForwardPass::out},
           {files.output("--tangent-log-sum-exp", "output: the JVP of the log-sum-exp"), output_tangents_.log_sum_exp,
            &ForwardPass::log_sum_exp}},
-      tangent_query_(files.input("--tangent-query", "a tangent of the queries, of their shape")),
-      tangent_key_(files.input("--tangent-key", "a tangent of the keys")),
-      tangent_value_(files.input("--tangent-value", "a tangent of the values")),
+      tangent_query_(files.input("--tangent-query", "tangent of the queries, in their shape")),
+      tangent_key_(files.input("--tangent-key", "tangent of the keys")),
+      tangent_value_(files.input("--tangent-value", "tangent of the values")),
       second_{{files.output("--second-grad-query",
-                            "output: gradient of the queries, for the sum of --grad-out times the JVP of the output",
+                            "output: gradient with respect to the queries of sum(--grad-out x JVP of the output)",
                             needs("--grad-out")),
                second_gradients_.query, &ForwardPass::query},
-              {files.output("--second-grad-key", "the same of the keys", needs("--grad-out")), second_gradients_.key,
+              {files.output("--second-grad-key", "the same for the keys", needs("--grad-out")), second_gradients_.key,
                &ForwardPass::key},
-              {files.output("--second-grad-value", "the same of the values", needs("--grad-out")),
+              {files.output("--second-grad-value", "the same for the values", needs("--grad-out")),
                second_gradients_.value, &ForwardPass::value},
-              {files.output("--second-grad-out", "the same of --grad-out", needs("--grad-out")),
+              {files.output("--second-grad-out", "the same for --grad-out", needs("--grad-out")),
                second_gradients_.grad_out, &ForwardPass::out}} {
   const auto add = [&](const InputArray& of, MutableTensorView& view, const char* help) {
     parameters_.push_back({files.output("--grad-" + of.name.substr(2), help, needs("--grad-out", of.name)), view,
@@ -137,7 +137,7 @@ AttendDerivatives::AttendDerivatives(ArrayFiles& files, const CallOptions& rules
   }
   tables_.resize(rules.tables.size());
   for (std::size_t i = 0; i < tables_.size(); ++i) {
-    add(*rules.tables[i], tables_[i], "output: gradient of that table");
+    add(*rules.tables[i], tables_[i], "output: gradient of the table");
   }
 }
 

@@ -102,7 +102,7 @@ void check_memory(double elements) {
   const double needed = elements * sizeof(float) * 2;  // made in f32, then held in another type
   const double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
   if (needed <= memory) return;
-  throw UsageError(fmt::format("these sizes need {:.3g} GB, this machine has {:.3g} GB; they must be smaller",
+  throw UsageError(fmt::format("these sizes need {:.3g} GB, this machine has {:.3g} GB; choose smaller ones",
                                needed * 1e-9, memory * 1e-9));
 }
 

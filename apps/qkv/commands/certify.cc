@@ -74,11 +74,11 @@ Certified computed(const CertifyRequest& request) {
 
 // What is wrong, and why, where that is known.
 std::string complaint(const Certified& found) {
-  if (!found.writes_alike()) return "the model's texts depend on how the work is cut: please report it";
+  if (!found.writes_alike()) return "the model's texts depend on how the work is split: please report this";
   if (found.parted() == 0) return "the model's certificates differ in " + found.difference;
   const auto all = targets();
   const bool is_fused = std::ranges::find_if(all, &Target::selected)->fused;
-  return fmt::format("{} parts from arithmetic {} in {} of {} results: {}", found.target, kArithmetic, found.parted(),
+  return fmt::format("{} differs from arithmetic {} in {} of {} results: {}", found.target, kArithmetic, found.parted(),
                      found.cases.size(),
                      is_fused ? "please report it" : "it has no fused multiply-add (docs/arithmetic.md)");
 }
@@ -86,7 +86,7 @@ std::string complaint(const Certified& found) {
 void print_text(const Certified& found) {
   for (const CertifiedCase& each : found.cases) {
     fmt::print("{:016x} {}{}\n", each.digest, each.name,
-               each.holds() ? "" : fmt::format(": parts; {:016x} is expected", each.expected));
+               each.holds() ? "" : fmt::format(": differs; expected {:016x}", each.expected));
   }
   if (found.parted() == 0) fmt::print("{} computes with arithmetic {}\n", found.target, kArithmetic);
   if (!found.certificate.empty()) fmt::print("{}\n", found.certificate);
@@ -115,12 +115,12 @@ void add_certify(Command& program) {
   const auto request = std::make_shared<CertifyRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),
-        "Print the certificate of this model too: equal on machines whose results have the same bits"},
+        "Also print this model's certificate: equal on machines whose results have the same bits"},
        {"--expect", text(request->expected, "CERTIFICATE"),
         "Certificate or fingerprint of the model from another machine, to compare with", needs("--model")},
        {"--ways", whole(request->ways, 1, 1 << 20),
-        "Let the language model write behind so many prompts of drawn ids, cut in twelve ways: whole, in chunks, "
-        "in company, in another order, resumed, with drafts, on 1, 2 and 5 threads ...; one SHA-256 for each",
+        "Let the language model continue N random prompts in twelve ways (whole, in chunks, batched, reordered, "
+        "resumed, with drafts, on 1, 2 and 5 threads ...), and print one SHA-256 for each",
         needs("--model")},
        {"--json", flag(request->json), "print one JSON object"}});
   command.add(storage_options(request->storage));

@@ -105,7 +105,7 @@ void measure(const ClassifyRequest& request, const PictureClassifier& classifier
   }
   fmt::print("{} of {} right ({:.2f} %)\n", right, examples.count(), 100 * share);
   for (const auto& [pair, count] : confused) {
-    fmt::print("{} of class {} found as {}\n", count, labels[static_cast<std::size_t>(pair.first)],
+    fmt::print("{} of class {} classified as {}\n", count, labels[static_cast<std::size_t>(pair.first)],
                labels[static_cast<std::size_t>(pair.second)]);
   }
 }
@@ -139,7 +139,7 @@ void classify_texts(const Command& command, ClassifyRequest request) {
 
 void classify(const Command& command, const ClassifyRequest& request) {
   const bool pictures = !request.images.empty() || !request.data.empty();
-  if (pictures != request.texts.empty()) throw UsageError("give either texts, or --image or --data");
+  if (pictures != request.texts.empty()) throw UsageError("give texts, --image or --data");
   if (!pictures) return classify_texts(command, request);
   const PictureClassifier classifier = PictureClassifier::load(find_model(request.model), request.storage.of_model());
   for (const std::string& image : request.images) {
@@ -168,13 +168,12 @@ void add_classify(Command& program) {
        {"--data", file(request->data),
         "Labelled pictures; prints the accuracy: a folder with one folder of pictures per class, or CSV (class, then "
         "the gray pixels of a square picture)"},
-       {"--largest", whole(request->largest, 1, 65535), "The value of white in the CSV of --data (default: 255)",
+       {"--largest", whole(request->largest, 1, 65535), "Pixel value of white in the CSV of --data (default: 255)",
         needs("--data")},
-       {"--top", size(request->top), "Number of classes to print of each, most probable first (default: 3)"},
+       {"--top", size(request->top), "Number of classes to print for each, most probable first (default: 3)"},
        {"--json", flag(request->json), "Write one JSON object per line"},
-       {"--second", text(request->second, "TEXT"), "Classify each text in a pair with this second one",
-        needs("text")}});
-  command.add(explain_options(request->explained, "Show which words the most probable class came from, instead",
+       {"--second", text(request->second, "TEXT"), "Classify pairs: each text with this second one", needs("text")}});
+  command.add(explain_options(request->explained, "Show instead which words the most probable class came from",
                               needs("text") & excludes("--top")));
   command.add({{"--label", text(request->label, "LABEL"), "Explain this class instead of the most probable one",
                 needs("--explain")}});

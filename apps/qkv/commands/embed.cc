@@ -113,7 +113,7 @@ void write_embeddings(const Embedder& embedder, std::span<const std::string> lin
 EmbedOptions options_of(const EmbedRequest& request, const Embedder& embedder) {
   EmbedOptions options{.dimensions = static_cast<std::size_t>(request.dimensions)};
   if (request.dimensions > 0 && embedder.kind() == EmbeddingKind::tokens) {
-    throw UsageError("--dimensions is not for a model that makes a vector of each token");
+    throw UsageError("--dimensions does not apply to a model with one vector per token");
   }
   const std::int64_t whole = embedder.dim({.dimensions = std::numeric_limits<std::int64_t>::max()});
   if (request.dimensions > whole) {
@@ -155,16 +155,16 @@ void add_embed(Command& program) {
       "embed", "Embed sentences: one per line on standard input, one embedding per line on standard output");
   command.add_examples(
       {{"One embedding per line of a file", "qkv embed --model sentence-transformers/all-MiniLM-L6-v2 < texts.txt"},
-       {"Of questions to search with", "qkv embed --model intfloat/e5-small-v2 --prompt query < questions.txt"}});
+       {"Search queries", "qkv embed --model intfloat/e5-small-v2 --prompt query < questions.txt"}});
   const auto request = std::make_shared<EmbedRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),
         "Folder of the model: config.json, model.safetensors, tokenizer.json", required()},
        {"--prompt", text(request->prompt, "NAME|TEXT"),
-        "What goes before each text: the folder's prompt of that name, else this (default: the folder's default)"},
+        "Prefix of each text: the folder's prompt of this name, else this text (default: the folder's default)"},
        {"--dimensions", size(request->dimensions),
-        "Numbers that are left of an embedding: the first, of a sparse one the largest (default: the folder's, or "
-        "all)"},
+        "Numbers to keep of an embedding: the first ones, or the largest of a sparse one (default: the folder's, "
+        "or all)"},
        {"--json", flag(request->json),
         "Write one {\"embedding\": [...], \"fingerprint\": ...} per line, with \"cut\": N if the last N tokens did not "
         "fit the model"}});

@@ -195,7 +195,7 @@ std::vector<Option> synthetic_options(SyntheticInput& synthetic) {
           {"--key-dim", size(synthetic.key_dim, 4096), "size of a query and a key (default: the size of an input)",
            excludes("--w-query", "--w-key")},
           {"--value-dim", size(synthetic.value_dim, 4096), "size of a value (default: key_dim)", excludes("--w-value")},
-          {"--init", choice(synthetic.init, inits), "how missing weights are generated (default: xavier)"},
+          {"--init", choice(synthetic.init, inits), "how to generate missing weights (default: xavier)"},
           {"--seed", seed(synthetic.seed), "seed of generated inputs and weights (default: 1)"}};
 }
 
@@ -245,7 +245,7 @@ void add_explain(Command& program) {
   command.add_examples(
       {{"The worked example of the tutorials", "qkv explain"},
        {"What the heads of the translator attend to", "qkv explain --text 'You are welcome'"},
-       {"One of them as a page for a browser", "qkv explain --text 'You are welcome' --html heads.html"}});
+       {"The same as a page for a browser", "qkv explain --text 'You are welcome' --html heads.html"}});
   const auto options = std::make_shared<ExplainOptions>(command);
   for (std::size_t i = 0; i < options->matrices.size(); ++i) {
     const auto& [name, target, help, rules] = matrix_options()[i];
@@ -259,9 +259,8 @@ void add_explain(Command& program) {
                {"--prefix", whole(options->prefix, 0, 4096), "the first N inputs are visible to all; causal after them",
                 excludes("--causal")}});
   command.add(mask_number_options(options->window));
-  command.add(
-      {{"--heads", size(options->heads, 4096),
-        "multi-head attention: split, attend per head, merge, project out (sizes are those of all heads together)"}});
+  command.add({{"--heads", size(options->heads, 4096),
+                "multi-head attention: split, attend per head, merge, project out (sizes count all heads together)"}});
   command.add(synthetic_options(options->synthetic));
   command.add(
       {{"--substitute",
@@ -282,8 +281,8 @@ void add_explain(Command& program) {
        html_option(options->report),
        beside_option(options->report),
        {"--svg", output_file(options->svg, {".svg"}),
-        "also draw the steps; with a model, the weights of the head that --layer and --head name, or with --image its "
-        "heads over the picture"},
+        "also draw the steps; with a model, the weights of the head given by --layer and --head, or with --image "
+        "the heads over the picture"},
        {"--step", whole(options->step, 1, 8), "with --svg: step to draw (default: all)", needs("--svg")},
        threads_option()});
   command.add(model_options(options->model));

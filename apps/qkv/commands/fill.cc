@@ -50,18 +50,18 @@ void fill(const Command& command, FillRequest request) {
 }  // namespace
 
 void add_fill(Command& program) {
-  Command& command = program.add_command("fill", "Say which words the masked ones of a text may be, a line for each");
+  Command& command = program.add_command("fill", "Predict the masked words of a text, one line per mask");
   command.add_examples(
-      {{"The words that may be masked", "qkv fill --model google-bert/bert-base-uncased --text 'The [MASK] sat.'"}});
+      {{"Fill in a masked word", "qkv fill --model google-bert/bert-base-uncased --text 'The [MASK] sat.'"}});
   const auto request = std::make_shared<FillRequest>();
   command.add(
       {{"--model", file(request->model, "FOLDER"),
         "Folder of a model for masked words: config.json, model.safetensors, tokenizer.json", required()},
-       {"--text", text(request->text, "TEXT"), "A text with [MASK] or <mask>, as its tokenizer has it", required()},
+       {"--text", text(request->text, "TEXT"), "Text with the tokenizer's mask token, [MASK] or <mask>", required()},
        {"--top", size(request->top), "Number of words, most probable first (default: 5)"},
        {"--json", flag(request->json), "Write one JSON object per line"}});
   command.add(explain_options(request->explained,
-                              "Show which words of the text the most probable word at each mask came from, instead"));
+                              "Show instead which words of the text the most probable word at each mask came from"));
   command.add({{"--word", text(request->word, "WORD"), "Explain this word instead of the most probable one",
                 needs("--explain")}});
   command.add(storage_options(request->storage));

@@ -183,9 +183,9 @@ void generate_lines(const GenerateRequest& request, const Generator& generator) 
 // The text of a session goes on, behind a prompt if there is one.
 void continue_session(const GenerateRequest& request, const Generator& generator) {
   const std::string& path = request.options.session;
-  if (request.prompts.size() > 1) throw UsageError("PROMPT", "must be one at most with --session");
+  if (request.prompts.size() > 1) throw UsageError("PROMPT", "must be at most one with --session");
   if (!request.prompts.empty()) return generate_arguments(request, generator);
-  if (!io::is_there(path)) throw UsageError("--session", path + " is not there yet; a PROMPT begins it");
+  if (!io::is_there(path)) throw UsageError("--session", path + " does not exist; start it with a PROMPT");
   generate_prompts(request, generator, {{}});
 }
 
@@ -269,9 +269,9 @@ void generate(const Command& command, GenerateRequest request) {
   }
   const std::int64_t beams = generator.beams(request.options);
   const bool samples = request.options.sampling || (generator.sampling() && !request.options.greedy);
-  if (samples && beams > 1) throw UsageError("--beams", "must be 1 where tokens are sampled; see --greedy");
+  if (samples && beams > 1) throw UsageError("--beams", "must be 1 when sampling; see --greedy");
   for (const char* option : {"--stop", "--heads", "--draft", "--session"}) {
-    if (beams > 1 && command.given(option)) throw UsageError(option, "goes with --beams 1 alone");
+    if (beams > 1 && command.given(option)) throw UsageError(option, "requires --beams 1");
   }
   if (request.options.nbest > beams) {
     throw UsageError("--nbest", fmt::format("{} must be at most the number of beams, {}; see --beams",
@@ -280,7 +280,7 @@ void generate(const Command& command, GenerateRequest request) {
   if (request.explain) {
     if (request.json || request.report.wanted()) request.fingerprint = model_fingerprint(generator);
     explain(request, generator);
-    return request.report.write("Written behind: " + request.prompts.front(), command.line());
+    return request.report.write("Continuation of: " + request.prompts.front(), command.line());
   }
   answer(request, generator);
   // Of the model that nobody chose.
@@ -294,7 +294,7 @@ void add_generate(Command& program) {
       program.add_command("generate", "Continue prompts with a language model, or standard input line by line");
   command.add_examples(
       {{"Write verses, with the model that comes with qkv", "qkv generate 'In the beginning'"},
-       {"Ask a model made for chats", "qkv generate --model Qwen/Qwen3-0.6B --chat 'What is attention?'"},
+       {"Ask a chat model", "qkv generate --model Qwen/Qwen3-0.6B --chat 'What is attention?'"},
        {"Continue a prompt", "qkv generate --model openai-community/gpt2 --max-new-tokens 20 'The cat sat'"}});
   const auto request = std::make_shared<GenerateRequest>();
   Sampling& sampling = request->sampling;
@@ -310,10 +310,10 @@ void add_generate(Command& program) {
        {"--max-length", whole(options.max_length, 1, 1 << 20), "The same, including the tokens of the prompt",
         excludes("--max-new-tokens")},
        {"--chat", flag([&options] { options.form = PromptForm::chat; }),
-        "Each prompt is a message to a model made for chats, put into its chat template: ChatML, Llama, Mistral, Gemma",
+        "Each prompt is a message to a chat model; formats it with the chat template (ChatML, Llama, Mistral, Gemma)",
         excludes("--ids")},
        {"--raw", flag([&options] { options.form = PromptForm::raw; }),
-        "Prompts hold their special tokens themselves, as <|im_start|>: none is added", excludes("--chat", "--ids")},
+        "Prompts contain their special tokens, such as <|im_start|>; none are added", excludes("--chat", "--ids")},
        {"--stop",
         {.target = &options.stop_strings, .type = "TEXT", .count = 1, .takes_words = false},
         "Stop before this text, which is not printed; may be repeated",
@@ -329,7 +329,7 @@ void add_generate(Command& program) {
        {"--seed", seed(sampling.seed), "Seed of sampling"},
        {"--greedy",
         flag(options.greedy),
-        "Greedy search, whatever generation_config.json says",
+        "Greedy search, regardless of generation_config.json",
         {.excludes = kSamplingOptions}},
        {"--repetition-penalty", finite(options.repetition_penalty, "X", 1e-6),
         "Above 1: tokens already in the text become less probable"},
@@ -341,31 +341,30 @@ void add_generate(Command& program) {
         "Tokens of a prompt to process at once; fewer take less memory and give the same bits; 0: all"},
        {"--cache",
         choice(options.cache_type, Names<Dtype>{{"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}}),
-        "Type of the keys and values that are kept; bf16 and f16 take half the memory, and round"},
+        "Type of the cached keys and values; bf16 and f16 halve the memory, and round"},
        {"--draft", choice(options.drafts, Names<Drafts>{{"none", Drafts::none}, {"lookup", Drafts::lookup}}),
-        "Guess what follows from where the last tokens occurred before: the same bits, sooner where a text repeats "
-        "itself; not with --heads"},
+        "lookup: draft tokens from earlier occurrences of the last ones; same bits, faster on repetitive text; not "
+        "with --heads"},
        {"--session", file(options.session, "FILE"),
-        "Keep the text and the model's state here, and go on from it if it is there, without a PROMPT as if it had "
-        "never stopped"},
+        "Save the text and the model's state in this file, and resume from it if it exists; without a PROMPT, as "
+        "if never interrupted"},
        {"--ids", flag(request->ids), "Token ids in and out instead of text"},
        {"--json", flag(request->json),
         "Write one {\"texts\": [{text, ids, log_probability, score, end}]} per line, where end is end_token, "
         "stop_string or length"},
        {"--heads",
         {.target = &request->heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
-        "With --json: also the weights of this head, layer and head from 0, in the passes that wrote; may be repeated",
+        "With --json: also this head's weights for each new token; layer and head from 0; may be repeated",
         repeated() & needs("--json") & excludes("--explain", "--nbest")},
        {"--score",
         file(request->scored, "FILE"),
-        "Write nothing; show how probable each token of this text is: log-probability (natural), rank, token; last the "
-        "sum, perplexity and bits per byte; with --json {log_probability, perplexity, bytes, bits_per_byte, tokens: "
+        "Score the text in this file instead: natural log-probability and rank of each token, then the sum, "
+        "perplexity and bits per byte; with --json {log_probability, perplexity, bytes, bits_per_byte, tokens: "
         "[{id, token, log_probability, rank}]}",
         {.excludes = all_but_text()}},
        {"--explain", flag(request->explain),
-        "Show what each token was written from, what else might have been, and what each layer would have written; "
-        "with "
-        "--json one object per prompt",
+        "Show which tokens each new token came from, its alternatives, and what each layer would have predicted; "
+        "with --json one object per prompt",
         needs("text") & excludes("--ids", "--nbest", "--session")},
        html_option(request->report, needs("--explain"))});
   command.add(kept_head_options(request->keep, "LAYER.HEAD", needs("--explain")));

@@ -53,7 +53,7 @@ void print_text(const std::string& fingerprint) {
   }
   fmt::print("precision reduced: {}\n",
              has_reduced_precision() ? "factors of products are bf16" : "attention is computed exactly");
-  fmt::print("memory of attention beyond inputs and outputs, whatever the lengths:\n");
+  fmt::print("memory of attention besides inputs and outputs, at any length:\n");
   for (const std::int64_t head_dim : kHeadDims) {
     const auto kib = [&](Dtype dtype) { return (scratch_bytes(head_dim, dtype) + 1023) / 1024; };
     fmt::print("  head_dim {:4}: {:5} KiB a thread in f32, {:5} in bf16 and f16\n", head_dim, kib(Dtype::f32),
@@ -91,7 +91,7 @@ void add_info(Command& program) {
   command.add_examples({{"This machine", "qkv info"}, {"The fingerprint of a model", "qkv info --model models/en-es"}});
   const auto request = std::make_shared<InfoRequest>();
   command.add({{"--model", file(request->model, "FOLDER"),
-                "Print the fingerprint of this model too: equal ones give the same bits (docs/arithmetic.md)"}});
+                "Also print this model's fingerprint: equal ones give the same bits (docs/arithmetic.md)"}});
   command.add(storage_options(request->storage));
   command.add({{"--json", flag(request->json), "print one JSON object"}});
   command.on_run([request] {

@@ -133,7 +133,7 @@ struct TextAndMore {
 
 TextAndMore text_and_more(const Generator& generator, const ModelOptions& options) {
   std::vector<std::int32_t> ids = generator.tokenizer().encode(options.text).ids;
-  if (ids.empty()) throw UsageError("--text", "has no tokens; the model needs one to write behind");
+  if (ids.empty()) throw UsageError("--text", "has no tokens; the model needs one to continue");
   const std::string why = generator.refusal_of_length(std::ssize(ids));
   if (!why.empty()) throw UsageError("--text", why);
   const GeneratorOptions writing{.max_new_tokens = options.write.value_or(1),
@@ -206,17 +206,15 @@ std::vector<Option> model_options(ModelOptions& options) {
       {"--token", text(options.token, "TOKEN"),
        "with --layer and --head: show the computation of this token step by step; its text (first match) or its "
        "number. With --text alone: how much it depends on each key and each head, by weight, value norm, gradient, "
-       "rollout and knock-out; of a model that writes, a token that it wrote. With --image alone: where this token "
-       "looks, "
-       "\"class\" or "
-       "a patch by row and column, \"3,4\" (default: class)"},
+       "rollout and knock-out; with a generating model, a token that it generated. With --image alone: where this "
+       "token looks, \"class\" or a patch by row and column, \"3,4\" (default: class)"},
       {"--weights", flag(options.weights),
        "with --text and --json, without --layer and --token: also the weights of every head, layers x heads x tokens^2 "
        "numbers",
        needs("--text", "--json") & excludes("--layer", "--token")},
       {"--write", whole(options.write, 1, 1 << 20),
-       "with --text and a language model: write so many tokens behind the text, as generate does, and explain those "
-       "(default: explain the text as if the model had written it, and the most probable token behind it)",
+       "with --text and a language model: generate N tokens after the text, as generate does, and explain them "
+       "(default: explain the text as if the model had generated it, and the most probable next token)",
        needs("--text")},
       model_precision_option(options.storage.precision)};
   for (const std::vector<Option>& more :
@@ -231,14 +229,14 @@ std::string explain_model(const Command& command, ModelOptions options, Explanat
   refuse_others(command);
   if (options.text.empty() && options.image.empty() && !command.given("--text")) {
     for (const char* option : {"--model", "--layer", "--without-head", "--without-key", "--token", "--keep"}) {
-      if (command.given(option)) throw UsageError(option, "needs --text or --image, what the model is to read");
+      if (command.given(option)) throw UsageError(option, "needs --text or --image, the model's input");
     }
   }
   if (form.style.heat && !options.image.empty() && !options.layer) {
-    throw UsageError("--heat", "needs --layer and --head with --image, which draws its picture in any case");
+    throw UsageError("--heat", "needs --layer and --head with --image; without them the picture is drawn anyway");
   }
   if (!form.svg.empty() && !options.layer && options.image.empty()) {
-    throw UsageError("--svg", "needs --layer and --head: the picture is of one head");
+    throw UsageError("--svg", "needs --layer and --head: the picture shows one head");
   }
   if (options.image.empty()) options.text = text_of_option("--text", options.text);
   options.keep.check(form.report, form.json);

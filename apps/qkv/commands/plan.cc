@@ -120,7 +120,7 @@ class Plan {
     command.add(size_options(request_.sizes));
     command.add(
         {{"--pass", choice(request_.pass, passes),
-          "what is computed: the output, gradients, tangents, or gradients of gradients (default: forward)"},
+          "pass to plan: output, gradients, tangents or second-order gradients (default: forward)"},
          {"--outputs", comma_list(request_.outputs, "NAME,NAME,..."), "optional outputs, as in attend: weights, ..."},
          {"--json", flag(request_.json), "print one JSON object"}});
   }

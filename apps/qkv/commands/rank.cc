@@ -68,13 +68,14 @@ void add_rank(Command& program) {
   command.add(
       {{"--model", file(request->model, "FOLDER"),
         "Folder of a cross-encoder with one label: config.json, model.safetensors, tokenizer.json", required()},
-       {"--query", text(request->query, "TEXT"), "What the texts are to answer", required()},
+       {"--query", text(request->query, "TEXT"), "Query to rank the texts for", required()},
        {"--top", size(request->top), "Number of texts to print (default: all)"},
        {"--json", flag(request->json),
         "Write one {\"index\": N, \"score\": S} per line, with \"cut\": N if N tokens of the pair did not fit the "
         "model; indices count the texts from 0"}});
-  command.add(explain_options(
-      request->explained, "Show which words the score of the best text came from, with --top of the best N, instead"));
+  command.add(explain_options(request->explained,
+                              "Show instead which words the score of the best text came from; with --top, of the N "
+                              "best texts"));
   command.add(line_options(request->lines));
   command.add(storage_options(request->storage));
   command.on_run([&command, request] { rank(command, *request); });

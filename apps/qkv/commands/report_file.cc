@@ -26,7 +26,7 @@ void ReportFile::read_beside(const char* kind) {
   RecordedRun run = read_recorded_run(read_file(beside, kLargestReport), beside);
   if (run.kind != kind) {
     throw FormatError(
-        fmt::format("{}: holds a run of the kind \"{}\", this one is of the kind \"{}\"", beside, run.kind, kind));
+        fmt::format("{}: holds a run of kind \"{}\", but this one has kind \"{}\"", beside, run.kind, kind));
   }
   report.add_beside(std::move(run));
 }

@@ -85,7 +85,7 @@ void tag(const Command& command, TagRequest request) {
 void add_tag(Command& program) {
   Command& command = program.add_command(
       "tag",
-      "Label the words of texts, from the command line or one per line on standard input: names, parts of speech");
+      "Label words, such as names or parts of speech, in texts from the command line or standard input, one per line");
   command.add_examples({{"Names in a text", "qkv tag --model dslim/bert-base-NER 'Ada Lovelace was born in London.'"},
                         {"Each line of a file, as JSON", "qkv tag --model dslim/bert-base-NER --json < texts.txt"}});
   const auto request = std::make_shared<TagRequest>();
@@ -99,13 +99,12 @@ void add_tag(Command& program) {
                                                         {"first", Aggregation::first},
                                                         {"average", Aggregation::average},
                                                         {"max", Aggregation::max}}),
-        "Label tokens alone (none), join neighbours of one label (simple), or give each word one label first: that of "
-        "its first token, of the mean, or of its surest token (default: simple)"},
+        "none: label each token; simple: join neighbours with the same label; first, average, max: first label "
+        "each word by its first token, the mean of its tokens, or its most probable one (default: simple)"},
        {"--json", flag(request->json),
         "Write one JSON object per line, with offsets in characters, and \"cut\": N if the last N tokens did not fit "
         "the model"}});
-  command.add(explain_options(request->explained,
-                              "Show which words each label came from, of every token whose label is not \"O\", instead",
+  command.add(explain_options(request->explained, "Show instead which words each label other than \"O\" came from",
                               needs("text") & excludes("--aggregation")));
   command.add(line_options(request->lines));
   command.add(storage_options(request->storage));

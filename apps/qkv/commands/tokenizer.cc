@@ -52,7 +52,7 @@ void train(const VocabularyRequest& request) {
   write_file(request.out, json);
   note_written(request.out, "qkv tokenizer encode --tokenizer reads it");
   fmt::print("{}: {} tokens{}\n", request.out, tokens,
-             tokens < request.vocab ? ": no other pair of neighbours occurs twice" : "");
+             tokens < request.vocab ? ": no other adjacent pair occurs twice" : "");
 }
 
 // Calls f(line, its number) for each line of standard input; an answer goes out before the next line is waited for.
@@ -100,7 +100,7 @@ void add_tokenizer_train(Command& tokenizer) {
       {{"--input", text(request->inputs, "FILE"),
         "text files, one text per line; in .tsv files one per column; their order makes no difference", required()},
        {"--vocab", whole(request->vocab, TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab),
-        "number of tokens, the 3 special ones and 256 bytes included", required()},
+        "number of tokens, including the 3 special ones and 256 bytes", required()},
        {"--out", output_file(request->out, {".json"}), "output: tokenizer.json", required()}});
   command.add(line_options(request->lines));
   command.on_run([request] { train(*request); });
@@ -111,7 +111,7 @@ void add_conversion(Command& tokenizer, const char* name, const char* help, void
   command.add_examples(
       {{"Lines of a file", fmt::format("qkv tokenizer {} --tokenizer tokenizer.json < lines.txt", name)}});
   const auto request = std::make_shared<ConvertRequest>();
-  command.add({{"--tokenizer", file(request->tokenizer), "the tokenizer.json, or a GGUF file", required()}});
+  command.add({{"--tokenizer", file(request->tokenizer), "tokenizer.json or a GGUF file", required()}});
   command.add(line_options(request->lines));
   command.on_run([request, convert] { convert(*request); });
 }

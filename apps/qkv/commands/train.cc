@@ -108,11 +108,11 @@ struct TrainRequest {
                               {"--replace-invalid", files.lines.replace_invalid, text}};
     for (const Option& option : options) {
       if (!option.is_given || option.is_useful) continue;
-      throw UsageError(option.name, text ? "is not for the \"kind\" of the config"
-                                         : "is for models of text; the config has \"pictures\"");
+      throw UsageError(option.name, text ? "does not apply to the \"kind\" of the config"
+                                         : "applies to text models; the config has \"pictures\"");
     }
     if (text && !learns_vocabulary && files.from.empty()) {
-      throw UsageError("--from", "is needed: the \"kind\" of the config trains an encoder that is there");
+      throw UsageError("--from", "is required: the \"kind\" of the config trains an existing encoder");
     }
     return kind;
   }
@@ -196,7 +196,7 @@ void add_train(Command& program) {
        {"--out", file(files.out, "FOLDER"),
         "Folder for the model (the best so far, at any time), its checkpoints, log.jsonl and loss.svg", required()},
        {"--change", flag(request->change),
-        "Resume although rate, schedule, clip, dropout, batch or the like have changed; the log says what changed. "
+        "Resume even if rate, schedule, clip, dropout, batch and the like have changed; the log says what changed. "
         "Not needed for more steps (except with a cosine schedule) or more patience"},
        {"--skip-bad", flag(skip_bad),
         "Skip lines that are not pairs or contain a special token, and report how many (default: refuse them)"}});

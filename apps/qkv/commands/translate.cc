@@ -106,8 +106,7 @@ void warn(const Translation& found, const std::string& origin, std::int64_t posi
   }
   if (found.unsure) {
     const double mean = std::exp(found.log_probability / static_cast<double>(found.ids.size()));
-    fmt::print(stderr, "qkv translate: {}: probably wrong: the model found each token {} probable on average\n", origin,
-               percent_text(mean));
+    fmt::print(stderr, "qkv translate: {}: probably wrong: mean token probability {}\n", origin, percent_text(mean));
   }
 }
 
@@ -202,7 +201,7 @@ void translate(const Command& command, TranslateRequest request) {
   request.options.stop = interruption();
   const Translator translator = Translator::load(folder, request.storage.of_model());
   const std::int64_t beams = translator.beams(request.options);
-  if (request.sample && beams > 1) throw UsageError("--sample", "goes with --beams 1 alone");
+  if (request.sample && beams > 1) throw UsageError("--sample", "requires --beams 1");
   if (request.options.nbest > beams) {
     throw UsageError("--nbest", fmt::format("{} must be at most the number of beams, {}{}", request.options.nbest,
                                             beams, request.sample ? " with --sample" : "; see --beams"));
@@ -236,7 +235,7 @@ void add_translate(Command& program) {
   Command& command = program.add_command("translate", "Translate sentences, or standard input line by line");
   command.add_examples({{"English to Spanish", "qkv translate 'You are welcome'"},
                         {"A file, one sentence a line", "qkv translate < english.txt > spanish.txt"},
-                        {"What each word was made from", "qkv translate --explain 'You are welcome'"}});
+                        {"Which words each word came from", "qkv translate --explain 'You are welcome'"}});
   const auto request = std::make_shared<TranslateRequest>();
   Sampling& sampling = request->sampling;
   command.add({{"text", text(request->texts, "TEXT"), "Sentences (default: standard input, one per line)"},

@@ -65,13 +65,13 @@ void run(const Command& command, const WebOptions& options) {
 
 void add_web(Command& program) {
   Command& command = program.add_command("web", "Write a page that computes attention in the browser, offline");
-  command.add_examples({{"The worked example, to change", "qkv web --out page.html"},
+  command.add_examples({{"The worked example, to edit", "qkv web --out page.html"},
                         {"A translator, too", "qkv web --model models/en-es --out page.html"},
-                        {"A model that writes", "qkv web --model models/verses --out page.html"}});
+                        {"A language model", "qkv web --model models/verses --out page.html"}});
   const auto options = std::make_shared<WebOptions>();
   command.add({{"--out", output_file(options->out, {".html", ".htm"}), "output: the page", required()},
                {"--model", file(options->model, "FOLDER"),
-                "model for texts on the page, as in explain --text; a language model writes behind them (default: the "
+                "model for texts on the page, as in explain --text; a language model continues them (default: the "
                 "worked example only)"}});
   command.on_run([&command, options] { run(command, *options); });
 }

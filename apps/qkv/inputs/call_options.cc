@@ -90,17 +90,17 @@ void CallOptions::add_tables(Command& command, ArrayFiles& files) {
   const Names<bool> yes_or_no = {{"yes", true}, {"no", false}};
   const Value window{
       .target = &swin_window_, .type = "H,W", .check = whole_number(1, 1024), .delimiter = ',', .count = 2};
-  add("--clipped-table", "f32 [2 n + 1, heads]: added by key minus query position, clipped to n");
-  add("--t5-table", "f32 [buckets, heads]: added by the buckets of T5");
+  add("--clipped-table", "f32 [2 n + 1, heads]: added by key position minus query position, clipped to n");
+  add("--t5-table", "f32 [buckets, heads]: added by T5's buckets of distances");
   command.add({{"--t5-max-distance", size(t5_buckets_.max_distance, std::int64_t{1} << 24),
                 "distances from here on share one bucket (default 128)", needs("--t5-table")},
                {"--t5-bidirectional", choice(t5_buckets_.bidirectional, yes_or_no),
                 "separate buckets for keys after the query (default yes)", needs("--t5-table")}});
-  add("--swin-table", "f32 [(2 H - 1) (2 W - 1), heads]: added by the cells of a window, as in Swin",
+  add("--swin-table", "f32 [(2 H - 1) (2 W - 1), heads]: added by relative position in a window, as in Swin",
       needs("--swin-window"));
   command.add({{"--swin-window", window, "height and width of the window", needs("--swin-table")}});
   add("--shaw-table",
-      "f32 [2 n + 1, head_dim]: scale q . row is added, by key minus query position, clipped to n (Shaw)");
+      "f32 [2 n + 1, head_dim]: adds scale q . row, by key position minus query position, clipped to n (Shaw)");
 }
 
 Bias CallOptions::bias_of_tables() const {
@@ -119,7 +119,7 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
                        "f32, added to the logits, broadcastable to [batch, heads, q_len, k_len]; may be repeated",
                        repeated())),
       alibi(files.input("--alibi", "f32 [heads] or [batch, heads]: slopes of ALiBi")),
-      sinks(files.input("--sinks", "f32 [heads]: each head's logit of one more key, without a value")) {
+      sinks(files.input("--sinks", "f32 [heads]: each head's logit of an extra key without a value")) {
   command.add({causal_option(causal_), align_option(align_)});
   command.add(mask_number_options(numbers_));
   for (const MaskDescription& kind : mask_kinds()) {
@@ -129,7 +129,7 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
     for (const MaskArray& array : kind.arrays) {
       const bool is_first = mask.inputs.empty();
       const std::string help =
-          is_first ? fmt::format("{}: {}", array.form, kind.rule) : "the same for the keys, where they differ";
+          is_first ? fmt::format("{}: {}", array.form, kind.rule) : "the same for the keys, if different";
       Rules rules = is_first ? Rules() : needs(option);
       if (kind.kind == MaskKind::boolean) rules = repeated();
       if (kind.kind == MaskKind::prefix) rules = excludes("--causal");
@@ -147,7 +147,8 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
   command.add(dropout_options(dropout_));
   command.add({empty_rows_option(empty_rows_),
                {"--memory-limit", size(memory_limit_),
-                "most bytes to allocate besides inputs and outputs: fewer threads, or a refusal (default: no limit)"}});
+                "maximum bytes to allocate besides inputs and outputs; uses fewer threads, or fails (default: no "
+                "limit)"}});
 }
 
 void CallOptions::add_layouts(ArrayFiles& files) {

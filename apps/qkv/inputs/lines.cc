@@ -67,7 +67,7 @@ bool warn_of_letters(const char* command, std::int64_t number, const Tokenizer& 
   const auto ascii = of([](char c) { return static_cast<unsigned char>(c) < 0x80; });
   const auto others = of([](char c) { return static_cast<unsigned char>(c) >= 0xc0; });  // each of several bytes
   if (others <= ascii || std::ssize(tokenizer.encode(text).ids) <= others + ascii + 1) return false;  // 1: an end
-  fmt::print(stderr, "{}: line {}: the model has not learned the letters of this text\n", command, number);
+  fmt::print(stderr, "{}: line {}: the model was not trained on these characters\n", command, number);
   return true;
 }
 

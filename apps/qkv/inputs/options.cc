@@ -50,7 +50,7 @@ void check_output(const std::vector<NamedFile>& inputs, const NamedFile& output)
   for (const NamedFile& other : inputs) {
     if (other.given() && same_file_key(other.path) == same_file_key(output.path)) {
       throw UsageError(output.option,
-                       fmt::format("{} is also the file of {}; it must be another file", output.path, other.option));
+                       fmt::format("{} is also the file of {}; give another file", output.path, other.option));
     }
   }
   check_writable(io::parse_array_path(output.path).file);
@@ -62,11 +62,10 @@ const Names<Align> kAligns = {{"top-left", Align::top_left}, {"bottom-right", Al
 
 Option weights_option(WeightStorage& storage) {
   const Names<WeightStorage> names(std::begin(kWeightStorages), std::end(kWeightStorages));
-  return {
-      "--weights", choice(storage, names),
-      "Storage of the weights: fewer bits take less memory, are faster, and less accurate; int8 has a scale for each "
-      "output of a layer (for translations), int8_groups one for every 32 of its numbers (for embeddings); q8 and q4 "
-      "are exact: the 8 or 4 bits that a GGUF file has"};
+  return {"--weights", choice(storage, names),
+          "Storage of the weights: fewer bits take less memory and are faster, but less accurate; int8 has one scale "
+          "per output of a layer (for translations), int8_groups one per 32 of its weights (for embeddings); q8 and q4 "
+          "keep the 8 or 4 bits of a GGUF file exactly"};
 }
 
 bool is_text(const std::string& path) { return io::has_ending(path, ".csv") || io::has_ending(path, ".json"); }
@@ -91,7 +90,7 @@ Option causal_option(std::optional<Align>& align) {
 Option align_option(std::optional<Align>& align) {
   return {"--align", choice(align, kAligns),
           "position of query i for --window, --alibi and tables: i (top-left) or i + k_len - q_len (bottom-right); "
-          "default: that of --causal, else top-left",
+          "default: as --causal, else top-left",
           excludes("--causal")};
 }
 
@@ -152,15 +151,15 @@ Option precision_option(Precision& precision) {
   const Names<Precision> names(std::begin(kPrecisions), std::end(kPrecisions));
   return {"--precision", choice(precision, names),
           "precision of products: reduced rounds their factors to bf16, with the same bits on every CPU with fused "
-          "multiply-add; reduced_pairs is faster on AVX512-BF16, and has other bits (default: exact)"};
+          "multiply-add; reduced_pairs is faster on AVX512-BF16, but gives other bits (default: exact)"};
 }
 
 Option model_precision_option(Precision& precision) {
   Option option = precision_option(precision);
   option.help =
-      "Precision of products: reduced rounds weights and rows to bf16 and takes half the memory, with the same bits on "
-      "every CPU with fused multiply-add; reduced_pairs is faster, needs AVX512-BF16, and has other bits (default: "
-      "exact)";
+      "Precision of products: reduced rounds weights and rows to bf16 and takes half the memory, with the same "
+      "bits on every CPU with fused multiply-add; reduced_pairs is faster, needs AVX512-BF16, but gives other bits "
+      "(default: exact)";
   return option;
 }
 
@@ -179,7 +178,7 @@ Option soft_cap_option(double& soft_cap) {
 Option empty_rows_option(EmptyRows& empty_rows) {
   const Names<EmptyRows> names = {{"zero", EmptyRows::zero}, {"nan", EmptyRows::nan}};
   return {"--empty-rows", choice(empty_rows, names),
-          "output and weights of a query that sees no key; nan as PyTorch's softmax has it (default: zero)"};
+          "output and weights of a query that sees no key; nan: as PyTorch's softmax (default: zero)"};
 }
 
 std::vector<Option> dropout_options(Dropout& dropout) {

@@ -15,13 +15,13 @@ constexpr std::int64_t kMostMaps = 512;
 
 AttentionMaps::AttentionMaps(const Dims& rows, std::int64_t keys, Dtype dtype, const AttentionMapsOptions& options)
     : keys_(keys), dtype_(dtype), keep_(options.keep), keep_rows_(options.keep_rows) {
-  require(rows.size() > 0, "the queries have no length");
+  require(rows.size() > 0, "the queries must have at least one dimension");
   queries_ = rows[rows.size() - 1];
   for (int i = 0; i + 1 < rows.size(); ++i) leading_.push_back(rows[i]);
   if (leading_.size() > 0) heads_ = leading_[leading_.size() - 1];
   for (int i = 0; i + 1 < leading_.size(); ++i) batch_ *= leading_[i];
-  require(queries_ > 0 && keys_ > 0 && heads_ > 0 && batch_ > 0, "there is nothing to draw: {} queries, {} keys",
-          queries_, keys_);
+  require(queries_ > 0 && keys_ > 0 && heads_ > 0 && batch_ > 0, "nothing to draw: {} queries, {} keys", queries_,
+          keys_);
   require(batch_ * heads_ <= kMostMaps, "{} heads are more than the {} that a report draws", batch_ * heads_,
           kMostMaps);
   check_kept(keep_.size(), keep_rows_.size());

@@ -124,7 +124,7 @@ JudgedText::JudgedText(const FillMask& model, const std::string& text, const std
           const std::vector<std::string>& words = model.words();
           const auto known =
               std::ranges::find_if(words, [&](const std::string& one) { return one == word || one == " " + word; });
-          require(word.empty() || known != words.end(), "\"{}\" is no single word of the vocabulary", word);
+          require(word.empty() || known != words.end(), "\"{}\" is not a single word of the vocabulary", word);
           std::vector<Output> all;
           for (std::int64_t i = 0; i < logits.size(0); ++i) {
             const std::int64_t at = word.empty() ? largest_at(logits, i) : known - words.begin();

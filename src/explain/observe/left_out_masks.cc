@@ -24,7 +24,7 @@ std::int64_t keys_of(const Attentions& attentions, std::size_t site) {
 }  // namespace
 
 Outcome Explainable::outcome(const LeftOut&) const {
-  refuse("explain", "nothing can be left out of a model of this kind");
+  refuse("explain", "models of this kind do not support leaving out heads or keys");
 }
 
 inline namespace explaining {

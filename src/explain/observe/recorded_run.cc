@@ -21,7 +21,7 @@ class RecordedRunEvents : public io::JsonEvents {
     }
     const std::string version = schema_.substr(kSchema.size());
     if (version != kVersion) {
-      refuse(fmt::format("is of version {}, this qkv reads version {}: write it again by explain --json", version,
+      refuse(fmt::format("has version {}, but this qkv reads version {}: write it again with explain --json", version,
                          kVersion));
     }
     return kind_;

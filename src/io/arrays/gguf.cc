@@ -114,7 +114,7 @@ class GgufFile::Cursor {
     need(size, part);
     std::string text(static_cast<std::size_t>(size), '\0');
     read(text.data(), size);
-    if (!code_points_in(text)) refuse(fmt::format("{} is no UTF-8: {}", part, quote(text)));
+    if (!code_points_in(text)) refuse(fmt::format("{} is not UTF-8: {}", part, quote(text)));
     return text;
   }
   // Of a type that is an integer: i64 for all but u64 beyond it, which is refused.
@@ -183,8 +183,7 @@ class GgufFile::HeaderReader {
     char magic[kGgufMagic.size()];
     cursor_.need(sizeof magic, "the magic");
     cursor_.read(magic, sizeof magic);
-    if (std::string_view(magic, sizeof magic) != kGgufMagic)
-      cursor_.refuse("not a GGUF file: its first bytes are others");
+    if (std::string_view(magic, sizeof magic) != kGgufMagic) cursor_.refuse("not a GGUF file: wrong magic");
     const auto version = cursor_.number<std::uint32_t>("the version");
     if (version << 16 == 0 && version != 0) cursor_.refuse("big-endian files are not supported");
     if (version != 2 && version != 3) {

@@ -195,7 +195,7 @@ class HeaderEvents : public JsonEvents {
   std::string why_not(std::string_view kind) const override {
     switch (at_) {
       case At::entry:
-        return of_entry(fmt::format("{} where an object must be", kind));
+        return of_entry(fmt::format("{}, but must be an object", kind));
       case At::dtype:
         return of_entry(fmt::format("dtype is {}, but must be a string", kind));
       case At::shape:

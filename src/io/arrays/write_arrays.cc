@@ -87,9 +87,8 @@ void check_array_file(const std::string& path, const Dims& shape) {
   if (!has_ending(path, ".csv")) return;
   for (int dim = 0; dim + 2 < shape.size(); ++dim) {
     if (shape[dim] != 1) {
-      throw FormatError(
-          fmt::format("{}: .csv holds one matrix, this has shape {}; .npy, .json and .safetensors hold it", path,
-                      to_string(shape)));
+      throw FormatError(fmt::format("{}: .csv holds one matrix, but this has shape {}; use .npy, .json or .safetensors",
+                                    path, to_string(shape)));
     }
   }
 }

@@ -51,8 +51,8 @@ std::string received(std::string_view line, ByteOrderMark mark, const TextLineOp
     check_stop();
     const std::size_t size = io::size_of_first(line);
     const bool zero = line.front() == '\0';
-    if (size == 0 && !options.replace_invalid) refuse("not UTF-8, which texts must be");
-    if (zero && !options.replace_invalid) refuse("a zero byte, which texts do not hold; is it UTF-16?");
+    if (size == 0 && !options.replace_invalid) refuse("not UTF-8, but text must be");
+    if (zero && !options.replace_invalid) refuse("a zero byte, which text does not have; is it UTF-16?");
     const std::string_view character = line.substr(0, std::max<std::size_t>(1, size));
     text += zero ? kReplacement : is_other_space(character) ? " " : character;
     line.remove_prefix(character.size());

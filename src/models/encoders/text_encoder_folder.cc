@@ -157,7 +157,7 @@ TextEncoderFolder::TextEncoderFolder(const std::string& folder, std::optional<Te
   for (const HeadNames& head : kind.heads) {
     const std::string out = head.out + std::string(".weight");
     if (task || head.task == TextTask::masked_word || !tensors_.contains(out)) continue;
-    throw FormatError(fmt::format("{}: a model with a head, {}: classify, rank, tag or answer opens it", folder, out));
+    throw FormatError(fmt::format("{}: the model has a head, {}; use classify, rank, tag or answer", folder, out));
   }
   has_projection_ = !task && first && first->string() == "HF_ColBERT";
   expect(kind, json.flag("tie_word_embeddings", true), {});

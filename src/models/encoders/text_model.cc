@@ -54,7 +54,7 @@ Tensor take_rows(const Tensor& hidden, std::span<const std::int64_t> rows) {
   const std::int64_t dim = hidden.size(1);
   Tensor taken = Tensor::uninitialized({std::ssize(rows), dim});
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    refuse_unless(rows[i] >= 0 && rows[i] < hidden.size(0), kTextModel, "row {} of {} is not there", rows[i],
+    refuse_unless(rows[i] >= 0 && rows[i] < hidden.size(0), kTextModel, "there is no row {} of {}", rows[i],
                   hidden.size(0));
     std::copy_n(hidden.data<float>() + rows[i] * dim, dim, taken.data<float>() + static_cast<std::int64_t>(i) * dim);
   }
@@ -232,7 +232,7 @@ LossSum TextModel::loss(const LabelledTokens& batch) const {
 LossSum TextModel::backward(const LabelledTokens& batch, const TextTrainingOptions& options) {
   check_labels(batch);
   refuse_unless(batch.targets.empty() || options.label_smoothing == 0, kTextModel,
-                "label_smoothing is {}, and targets are not smoothed", options.label_smoothing);
+                "label_smoothing is {}; it must be 0 with targets", options.label_smoothing);
   const Dropout all{.p = options.dropout, .seed = options.seed};
   const Dropout in_encoder = dropout_at(all, 0), in_head = dropout_at(all, 1);
   TextEncoderSaved saved;

@@ -100,7 +100,7 @@ class LanguageModel::Continuation final : public NextTokens {
     refuse_unless(added_ == 1 && cache_.layers.size() == model_.config_.layers.size() &&
                       std::ranges::all_of(cache_.layers, fits) &&
                       cache_.layers.front().self.length(0) < std::ssize(prompts_.at(0)),
-                  "language_model", "a cache must have read some first tokens of one prompt, in each layer as many");
+                  "language_model", "a cache must hold a prefix of one prompt, equally long in each layer");
     rows_ = {{.prompt = 0, .read = cache_.layers.front().self.length(0), .sequence = 0}};
   }
 

@@ -175,8 +175,8 @@ void LanguageModel::observe_gradients(std::span<const std::int32_t> sequence, st
                                       Observer& observer) const {
   TokenRows rows;
   check_length(std::ssize(sequence), config_.positions);
-  refuse_unless(behind > 0 && behind <= std::ssize(sequence), "language_model",
-                "nothing is written behind {} of {} tokens", behind, sequence.size());
+  refuse_unless(behind > 0 && behind <= std::ssize(sequence), "language_model", "cannot continue {} of {} tokens",
+                behind, sequence.size());
   refuse_unless(next >= 0 && next < config_.vocab, "language_model", "id {} is not one of {}", next, config_.vocab);
   rows.add(sequence, 0);
   const Tensor x = embed(rows.ids, rows.positions), offsets = offsets_of(rows.lengths);

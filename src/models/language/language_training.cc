@@ -129,7 +129,7 @@ LossSum LanguageModel::backward(const TokenTargets& batch, const LanguageTrainin
 
 void LanguageModel::save(const std::string& folder, const LanguageTokens& tokens, Dtype dtype) const {
   refuse_unless(config_text(config_) == config_text(llama_config(sizes_of(config_))), kLanguageModel,
-                "only a Llama of plain sizes can be written (llama_config)");
+                "only a model of llama_config() can be saved");
   TensorNames names(kLlama.prefix);
   names.add("embeddings.weight", {config_.vocab, config_.model_dim}, {kLlama.table});
   kLlama.name(config_, names);

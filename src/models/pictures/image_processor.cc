@@ -336,7 +336,7 @@ void read_resize(const JsonValue& root, bool square, ImageProcessorConfig::Resiz
       resize.shortest_edge = edge(*size);
     } else if (!size->is_number() && size->find("shortest_edge")) {
       size->for_each_member([](const std::string& key, const JsonValue& value) {
-        if (key != "shortest_edge") value.refuse("is not supported beside shortest_edge");
+        if (key != "shortest_edge") value.refuse("is not supported with shortest_edge");
       });
       resize.shortest_edge = edge((*size)["shortest_edge"]);
     } else {

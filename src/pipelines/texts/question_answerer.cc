@@ -82,7 +82,7 @@ std::vector<PairWindow> QuestionAnswerer::windows(const std::string& question, c
                                                   const AnswerOptions& options) const {
   const std::int64_t positions = model().encoder().config().positions;
   refuse_unless(static_cast<std::int64_t>(options.max_seq_len) <= positions, "answer",
-                "max_seq_len is {}, and the model has {} positions", options.max_seq_len, positions);
+                "max_seq_len is {}, but the model has {} positions", options.max_seq_len, positions);
   const std::size_t most = options.max_seq_len > 0 ? options.max_seq_len : std::min(max_length(), kMaxSequence);
   return tokenizer().encode_windows(question, context, most, std::min(options.doc_stride, most / 2));
 }

@@ -20,7 +20,7 @@ Reranker Reranker::load(const std::string& folder, WeightStorage storage) {
   const TextHeadConfig head = TextModel::check(folder, TextTask::sequence_class);
   if (head.outputs != 1) {
     throw FormatError(
-        fmt::format("{}/config.json: id2label has {} names; a model that ranks has 1", folder, head.outputs));
+        fmt::format("{}/config.json: id2label has {} names; a ranking model has 1", folder, head.outputs));
   }
   return Reranker(open_pairs(folder, TextTask::sequence_class, storage));
 }

@@ -30,13 +30,11 @@ std::vector<ConfigKey<ClassifierConfig>> make_classifier_keys() {
       dropout_key<C>(),
       dtype_key<C>(),
 
-      K::integer({"pictures", "largest", "-", "The number in a CSV file that is white; 0 is black."}, &C::largest, 1,
+      K::integer({"pictures", "largest", "-", "The pixel value of white in a CSV file; 0 is black."}, &C::largest, 1,
                  65535),
-      K::integer(
-          {"pictures", "shift", "pixels",
-           "Pictures to train on are also shown shifted by up to so many pixels in each direction, black beyond the "
-           "edge."},
-          &C::shift, 0, kMostShift),
+      K::integer({"pictures", "shift", "pixels",
+                  "Also trains on pictures shifted by up to this many pixels in each direction, filled with black."},
+                 &C::shift, 0, kMostShift),
 
       K::integer({"training", "batch", "pictures", "Pictures of a batch."},
                  path(&C::training, &TrainingConfig::batch_tokens), 1),

@@ -13,13 +13,13 @@ std::vector<ConfigKey<LanguageConfig>> make_language_keys() {
   using C = LanguageConfig;
   using K = KeysOf<C>;
   std::vector<ConfigKey<C>> keys{
-      K::choice({"", "kind", "-", "What is trained."}, &C::kind, {{"language", TrainedKind::language}}, kRequired),
+      K::choice({"", "kind", "-", "Kind of model."}, &C::kind, {{"language", TrainedKind::language}}, kRequired),
       K::size({"model", "model_dim", "elements", "Size of the vector of a token."},
               path(&C::model, &LlamaSizes::model_dim), kRequired),
       K::size({"model", "heads", "heads", "Heads of every attention; they divide model_dim into even parts."},
               path(&C::model, &LlamaSizes::heads), kRequired),
       K::size({"model", "kv_heads", "heads",
-               "Heads of keys and values, each for as many of the others; they divide heads."},
+               "Heads of keys and values, each shared by equally many query heads; they divide heads."},
               path(&C::model, &LlamaSizes::kv_heads), "model.heads"),
       K::size({"model", "ff_dim", "elements", "Size of the vector between the matrices of a feed-forward layer."},
               path(&C::model, &LlamaSizes::ff_dim), kRequired),
@@ -35,11 +35,10 @@ std::vector<ConfigKey<LanguageConfig>> make_language_keys() {
               kRequired),
       K::integer({"training", "batch_tokens", "tokens", "Maximum number of tokens of a batch."},
                  path(&C::training, &TrainingConfig::batch_tokens), 1),
-      K::integer(
-          {"training", "max_length", "tokens", "Tokens of a text that are read together; at most model.positions."},
-          &C::max_length, 2, kMaxLayerSize, "model.positions"),
+      K::integer({"training", "max_length", "tokens", "Maximum number of tokens of a text; at most model.positions."},
+                 &C::max_length, 2, kMaxLayerSize, "model.positions"),
       K::choice({"training", "long_texts", "-",
-                 "What to do with longer texts; cut: they become several, of max_length tokens but for the last."},
+                 "What to do with longer texts; cut splits them into texts of max_length tokens."},
                 &C::long_texts, {{"refuse", LongTexts::refuse}, {"cut", LongTexts::cut}}),
   };
   add_training_keys(keys);

@@ -10,9 +10,9 @@ std::vector<ConfigKey<SentenceConfig>> make_sentence_keys() {
   using C = SentenceConfig;
   using K = KeysOf<C>;
   std::vector<ConfigKey<C>> keys{
-      K::choice({"", "kind", "-", "What is trained: vectors of texts that belong together."}, &C::kind,
+      K::choice({"", "kind", "-", "Sentence embeddings, trained on pairs of texts that belong together."}, &C::kind,
                 {{"contrast", TrainedKind::contrast}}, kRequired),
-      K::choice({"model", "pooling", "-", "What becomes a text's vector: the mean of all tokens, or the first one."},
+      K::choice({"model", "pooling", "-", "A text's vector: the mean over all tokens, or the first token's."},
                 &C::pooling, {{"mean", SentencePooling::mean}, {"first", SentencePooling::first}}),
       dropout_key<C>(),
       dtype_key<C>(),
@@ -21,10 +21,9 @@ std::vector<ConfigKey<SentenceConfig>> make_sentence_keys() {
       K::integer(
           {"training", "chunk", "texts", "Texts that pass through the encoder together; memory grows with it. 0: all."},
           &C::chunk, 0),
-      K::number({"training", "temperature", "-", "What cosines are divided by before their softmax; above 0."},
-                &C::temperature),
+      K::number({"training", "temperature", "-", "Divides cosines before their softmax; above 0."}, &C::temperature),
       longest_text_key<C>(
-          "Longest text, special tokens included; longer ones lose their ends. 0: all positions of the model."),
+          "Longest text, special tokens included; longer ones are truncated. 0: all positions of the model."),
   };
   add_training_keys(keys);
   return keys;

@@ -11,7 +11,7 @@ std::vector<ConfigKey<TextConfig>> make_text_keys() {
   using K = KeysOf<C>;
   std::vector<ConfigKey<C>> keys{
       K::choice({"", "kind", "-",
-                 "What is trained: the class of a text, of a pair of texts, of each word, or the word itself."},
+                 "What to predict: the class of a text, of a pair of texts or of each word, or masked words."},
                 &C::kind,
                 {{"classes", TrainedKind::classes},
                  {"pairs", TrainedKind::pairs},
@@ -19,8 +19,7 @@ std::vector<ConfigKey<TextConfig>> make_text_keys() {
                  {"masked", TrainedKind::masked}},
                 kRequired),
       K::choice({"", "problem_type", "-",
-                 "What a text or a pair is labelled with: one label; several, or none, with commas between them; or a "
-                 "number."},
+                 "Labels of a text or a pair: one label; any number of them, separated by commas; or a number."},
                 &C::problem,
                 {{"single_label_classification", TextProblem::single_label},
                  {"multi_label_classification", TextProblem::multi_label},
@@ -32,8 +31,7 @@ std::vector<ConfigKey<TextConfig>> make_text_keys() {
       K::integer({"training", "batch", "texts", "Texts, or pairs, of a batch."},
                  path(&C::training, &TrainingConfig::batch_tokens), 1),
       longest_text_key<C>(
-          "Longest text or pair, special tokens included; longer ones lose their ends. 0: all positions of the "
-          "model."),
+          "Longest text or pair, special tokens included; longer ones are truncated. 0: all positions of the model."),
   };
   add_training_keys(keys);
   return keys;
@@ -52,7 +50,7 @@ TextConfig read_text_config(const std::string& path) {
   return read_config(path, text_keys(), [](const io::JsonValue& root, TextConfig& config) {
     if (config.problem == TextProblem::single_label) return;
     const bool is_whole = config.kind == TrainedKind::classes || config.kind == TrainedKind::pairs;
-    if (!is_whole) root["problem_type"].refuse("is of the kinds \"classes\" and \"pairs\" alone");
+    if (!is_whole) root["problem_type"].refuse("applies only to the kinds \"classes\" and \"pairs\"");
     if (config.label_smoothing != 0) root["training"]["label_smoothing"].refuse("must be 0 with this problem_type");
   });
 }

@@ -46,8 +46,8 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
       K::integer({"training", "warmup", "updates", "Updates in which the learning rate rises from 0 to the highest."},
                  path(&C::training, &TrainingConfig::schedule, &ScheduleConfig::warmup), 0),
       K::choice({"training", "precision", "-",
-                 "Of the products of layers; reduced and reduced_pairs round their factors to bf16. Weights, Adam and "
-                 "attention stay exact."},
+                 "Precision of the products of layers; reduced and reduced_pairs round their factors to bf16. "
+                 "Weights, Adam and attention stay exact."},
                 path(&C::training, &TrainingConfig::precision), {std::begin(kPrecisions), std::end(kPrecisions)}),
       K::integer({"training", "accumulate", "batches", "Batches whose gradients make one update."},
                  path(&C::training, &TrainingConfig::accumulate), 1),
@@ -65,25 +65,27 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
                 path(&C::training, &TrainingConfig::adam, &AdamConfig::beta1), 1),
       K::number({"training", "beta2", "-", "Decay rate of Adam's running mean of squared gradients."},
                 path(&C::training, &TrainingConfig::adam, &AdamConfig::beta2), 1),
-      K::number({"training", "epsilon", "-", "Added to the square root of the latter; at least 1.2e-38."},
+      K::number({"training", "epsilon", "-", "Added to the square root of that mean; at least 1.2e-38."},
                 path(&C::training, &TrainingConfig::adam, &AdamConfig::epsilon)),
-      K::number({"training", "weight_decay", "-", "Strength of the pull of weights towards 0; see optimizer."},
+      K::number({"training", "weight_decay", "-", "Strength of weight decay; see optimizer."},
                 path(&C::training, &TrainingConfig::adam, &AdamConfig::weight_decay)),
       K::integer({"training", "seed", "-", "Seed of every random draw: weights, order of the examples, dropout."},
                  path(&C::training, &TrainingConfig::seed), 0),
       K::integer({"training", "log_every", "updates", "Updates between two lines of log.jsonl."},
                  path(&C::training, &TrainingConfig::log_every), 1),
       K::integer({"training", "validate_every", "updates",
-                  "Updates between two validations, each with a checkpoint; the end is always validated."},
+                  "Updates between two validations, each with a checkpoint; the last update is always validated."},
                  path(&C::training, &TrainingConfig::validate_every), 1),
       K::number({"training", "checkpoint_minutes", "minutes",
                  "Also write a checkpoint after this time without one; 0: only at validations."},
                 path(&C::training, &TrainingConfig::checkpoint_minutes)),
-      K::integer(
-          {"training", "patience", "validations", "Stop after this many in a row without a better loss; 0: never."},
-          path(&C::training, &TrainingConfig::patience), 0),
+      K::integer({"training", "patience", "validations",
+                  "Stop after this many validations in a row without a better "
+                  "loss; 0: never."},
+                 path(&C::training, &TrainingConfig::patience), 0),
       K::integer({"training", "average", "checkpoints",
-                  "The mean of this many, up to the best one, is the result if it validates better than the best."},
+                  "Average this many checkpoints, up to the best one; the mean is the result if it validates "
+                  "better than the best."},
                  path(&C::training, &TrainingConfig::average), 1),
   };
   keys.insert(keys.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));

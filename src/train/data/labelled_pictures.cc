@@ -117,7 +117,7 @@ PictureFiles with_labels(PictureFiles files, const std::vector<std::string>& lab
   for (const std::string& label : files.labels) {
     const auto found = std::ranges::find(labels, label);
     if (found == labels.end()) {
-      throw FormatError(fmt::format("{}: class \"{}\" is not one of those to train on", path, label));
+      throw FormatError(fmt::format("{}: class \"{}\" is not in the training data", path, label));
     }
     numbers.push_back(static_cast<std::int32_t>(found - labels.begin()));
   }

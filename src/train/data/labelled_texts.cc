@@ -227,7 +227,7 @@ std::int32_t number_of(const std::string& label, const std::vector<std::string>&
                        std::int64_t line) {
   const auto found = std::ranges::lower_bound(labels, label);
   if (found == labels.end() || *found != label) {
-    refuse_line(path, line, fmt::format("has the label {}, which is not one of those to train on", io::quote(label)));
+    refuse_line(path, line, fmt::format("has the label {}, which is not in the training data", io::quote(label)));
   }
   return static_cast<std::int32_t>(found - labels.begin());
 }

@@ -37,7 +37,7 @@ void Vocabulary::learn(const std::vector<const std::string*>& texts, std::int64_
   json_ = trainer.train(vocab);
   tokenizer_ = Tokenizer::parse(json_, path_);
   if (tokenizer_.vocab() == vocab) return;
-  notice(fmt::format("{}: {} tokens instead of {}: no other pair of neighbours occurs twice", name_, tokenizer_.vocab(),
+  notice(fmt::format("{}: {} tokens instead of {}: no other adjacent pair occurs twice", name_, tokenizer_.vocab(),
                      vocab));
 }
 
