@@ -1,6 +1,6 @@
 /// \file
 /// Matrix products of layers, on the attention kernel's tile. The sum over k has one fixed order, so that a row of the
-/// result has the same bits for any number of rows beside it and any number of threads.
+/// result has the same bits for any number of other rows and threads.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace qkv {
 
-/// How the numbers of a packed matrix are kept.
+/// Storage of the numbers of a packed matrix.
 enum class WeightStorage {
   full,  ///< as they are
   bf16,  ///< rounded to the nearest; products and sums in f32
@@ -35,7 +35,7 @@ enum class WeightStorage {
   reduced_pairs,
   /// The blocks of a GGUF file, 32 numbers along k, as the file has them (PackedMatrix::of_blocks): Q8_0, whole numbers
   /// of 8 bits times a scale; Q4_1, of 4 bits times a scale plus a minimum, which Q4_0 is, too. Products and sums in
-  /// f32: bit for bit those of the widened numbers in full storage.
+  /// f32, bit for bit as with the widened numbers in full storage.
   q8,
   q4,
 };
@@ -57,24 +57,24 @@ inline constexpr std::pair<std::string_view, WeightStorage> kWeightStorages[] = 
 class QKV_API PackedMatrix {
  public:
   PackedMatrix() = default;
-  /// From [k, n] with any strides, f32 or f64 (f32 alone for fewer bits). For a Linear weight [out, in] pass
+  /// Packs [k, n] with any strides, f32 or f64 (only f32 for fewer bits). For a Linear weight [out, in] pass
   /// weight.transpose(0, 1). `threads` as in MatmulOptions.
   explicit PackedMatrix(const TensorView& matrix, int threads = 0, WeightStorage storage = WeightStorage::full);
 
-  /// From bytes() of one of these rows, columns and storage on the same target: borrowed as long as `owner` is kept,
-  /// not copied. std::invalid_argument unless their number and alignment to 64 are right.
+  /// Wraps bytes() of a matrix with these rows, columns and storage on the same target: borrowed, not copied, while
+  /// `owner` lives. std::invalid_argument unless size and alignment to 64 are right.
   PackedMatrix(std::int64_t rows, std::int64_t columns, WeightStorage storage, std::span<const std::byte> bytes,
                std::shared_ptr<const void> owner);
 
-  /// From the blocks of [n, k]: u8 [n, k / 32 * block_bytes(storage)], of q8 or q4.
+  /// Packs the blocks of [n, k]: u8 [n, k / 32 * block_bytes(storage)], in q8 or q4.
   static PackedMatrix of_blocks(const TensorView& blocks, WeightStorage storage, int threads = 0);
 
   std::int64_t rows() const { return rows_; }        // k
   std::int64_t columns() const { return columns_; }  // n
   Dtype dtype() const { return dtype_; }             // of a and out
   WeightStorage storage() const { return storage_; }
-  /// Columns from `first` on into [k, n'] with any strides, of dtype(): as they were packed, bit for bit, or what fewer
-  /// bits have left of them.
+  /// Columns from `first` on into [k, n'] with any strides, of dtype(): as packed, bit for bit, or as rounded to fewer
+  /// bits.
   void unpack(const MutableTensorView& columns, std::int64_t first = 0, int threads = 0) const;
 
   const TensorView& panels() const { return data_; }
@@ -121,8 +121,8 @@ struct MatmulOptions {
 QKV_API void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
                     const MatmulOptions& options = {});
 
-/// out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from those of its outputs, a, and its
-/// inputs, b. `a` is in full storage; b too, or reduced or reduced_pairs: `a` is then rounded, too. No bias.
+/// out [m, n] = a^T b with a [k, m] and b [k, n]: the gradient of a Linear weight from the gradient of its outputs, a,
+/// and its inputs, b. `a` is in full storage; b too, or reduced or reduced_pairs: `a` is then rounded, too. No bias.
 /// std::invalid_argument as above.
 QKV_API void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                                const MatmulOptions& options = {});

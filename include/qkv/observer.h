@@ -13,7 +13,7 @@ namespace qkv {
 class QKV_API Observer {
  public:
   virtual ~Observer() = default;
-  /// What is not wanted may be left uncomputed, as weights and logits of all pairs are: they are the largest.
+  /// Intermediates that are not wanted may be skipped; weights and logits of all pairs, the largest, are.
   virtual bool wants(std::string_view /*name*/) const { return true; }
   virtual void receive(std::string_view name, const TensorView& value) = 0;
 };

@@ -31,10 +31,10 @@ extern "C" {
 enum qkv_status {
   QKV_OK = 0,
   QKV_INVALID = 1,    ///< an argument: NULL, negative, not UTF-8, of a wrong size, or a model opened for another task
-  QKV_FORMAT = 2,     ///< a file breaks a rule of its format, or is of a kind that the task cannot use
-  QKV_IO = 3,         ///< the operating system refused to read
-  QKV_NO_MEMORY = 4,  ///< memory could not be had
-  QKV_INTERNAL = 5    ///< anything else, which is a fault of the library
+  QKV_FORMAT = 2,     ///< a malformed file, or a kind that the task cannot use
+  QKV_IO = 3,         ///< the file could not be read
+  QKV_NO_MEMORY = 4,  ///< out of memory
+  QKV_INTERNAL = 5    ///< anything else: a bug of the library
 };
 
 /// One line on the last call of this thread that failed; empty if none did. The library's, until the thread's next call
@@ -51,7 +51,7 @@ QKV_API int qkv_set_threads(int count);
 /// Frees what a call gave back; NULL is fine.
 QKV_API void qkv_free(void* block);
 
-/// What a model is opened for, and which function then takes it.
+/// The task that a model is opened for, and its function.
 enum qkv_task {
   QKV_EMBED = 0,      ///< qkv_embed(): folders of sentence-transformers (pipelines/embedder.h)
   QKV_RANK = 1,       ///< qkv_rank(): cross-encoders with one label (pipelines/reranker.h)
@@ -69,10 +69,10 @@ enum qkv_storage {
   QKV_STORE_BF16 = 1,           ///< half the memory
   QKV_STORE_INT8 = 2,           ///< a quarter
   QKV_STORE_INT8_GROUPS = 3,    ///< 0.28, and closer to F32
-  QKV_STORE_REDUCED = 4,        ///< half; what they multiply is rounded to bf16, too
+  QKV_STORE_REDUCED = 4,        ///< half; rows are rounded to bf16, too
   QKV_STORE_REDUCED_PAIRS = 5,  ///< the same, faster, where the CPU has AVX512-BF16; else QKV_INVALID
   QKV_STORE_Q8 = 6,             ///< the blocks of a GGUF file that has Q8_0, with the bits of F32; else QKV_FORMAT
-  QKV_STORE_Q4 = 7              ///< the same of Q4_0 and Q4_1
+  QKV_STORE_Q4 = 7              ///< the same for Q4_0 and Q4_1
 };
 
 /// A model of one task. Immutable.
@@ -85,8 +85,8 @@ QKV_API int qkv_open(const char* folder, int task, int storage, qkv_model** mode
 /// Frees a model; NULL is fine.
 QKV_API void qkv_close(qkv_model* model);
 
-/// What fixes the bits of the model's results, in one short text: equal fingerprints give equal results, bit for bit
-/// (pipelines/fingerprint.h). Reads all weights. Free it.
+/// A short text that identifies what fixes the bits of the model's results: equal fingerprints give equal results, bit
+/// for bit (pipelines/fingerprint.h). Reads all weights. Free it.
 QKV_API int qkv_fingerprint(const qkv_model* model, char** fingerprint);
 
 /// Numbers of an embedding.
@@ -94,7 +94,7 @@ QKV_API int qkv_dim(const qkv_model* model, int64_t* dim);
 
 /// Embeddings of texts, one vector each (a sparse one with its zeros), into `rows`, [count, dim] row by row, of which
 /// the caller has room for `capacity` floats; fewer than count * dim are QKV_INVALID. `prompt` goes in front of each
-/// text; NULL: the folder's own, if it has one. What exceeds the model's length is cut off.
+/// text; NULL: the folder's own, if it has one. Texts that are too long for the model are truncated.
 QKV_API int qkv_embed(const qkv_model* model, const char* const* texts, int64_t count, const char* prompt, float* rows,
                       int64_t capacity);
 
@@ -109,22 +109,21 @@ typedef struct qkv_label {
   double probability;
 } qkv_label;
 
-/// The `top` (1 or more) most probable classes of a text, falling; `count`: how many there are, no more than the model
-/// has. Free `labels`, which holds their texts.
+/// The `top` (1 or more) most probable classes of a text, in decreasing order; `count`: how many there are, no more
+/// than the model has. Free `labels`, which holds their texts.
 QKV_API int qkv_classify(const qkv_model* model, const char* text, int64_t top, qkv_label** labels, int64_t* count);
 
-/// The same of two texts that are read as one sequence, as a model trained on pairs needs it; what exceeds the model's
-/// length is cut off the longer one first.
+/// The same for two texts read as one sequence, for models trained on pairs; the longer text is truncated first.
 QKV_API int qkv_classify_pair(const qkv_model* model, const char* text, const char* second, int64_t top,
                               qkv_label** labels, int64_t* count);
 
-/// How tokens become what is found (pipelines/tagger.h). All but QKV_TOKENS join neighbours of one label.
+/// How tokens become spans (pipelines/tagger.h). All but QKV_TOKENS join neighbours of one label.
 enum qkv_aggregation {
   QKV_TOKENS = 0,   ///< each token
   QKV_SIMPLE = 1,   ///< each token has its most probable label
   QKV_FIRST = 2,    ///< a word has the label of its first token
   QKV_AVERAGE = 3,  ///< a word has the label of the highest mean probability over its tokens
-  QKV_MAX = 4       ///< a word has the label of the token that is surest of its own
+  QKV_MAX = 4       ///< a word has the label of its most confident token
 };
 
 /// A part of a text and its label: bytes begin <= i < end of the text, and the label's probability from 0 to 1.
@@ -134,7 +133,7 @@ typedef struct qkv_tagged {
   int64_t begin, end;
 } qkv_tagged;
 
-/// What is found in a text, in its order; `count`: how many there are. `aggregation` is a qkv_aggregation. Free
+/// The labelled spans of a text, in order; `count`: how many there are. `aggregation` is a qkv_aggregation. Free
 /// `found`, which holds the labels.
 QKV_API int qkv_tag(const qkv_model* model, const char* text, int aggregation, qkv_tagged** found, int64_t* count);
 
@@ -145,27 +144,27 @@ typedef struct qkv_answered {
   int64_t begin, end;
 } qkv_answered;
 
-/// The `top` (1 or more) best answers that a context has for a question, falling; `count`: how many there are. Free
-/// `answers`, which holds their texts.
+/// The `top` (1 or more) best answers to a question in a context, in decreasing order; `count`: how many there are.
+/// Free `answers`, which holds their texts.
 QKV_API int qkv_answer(const qkv_model* model, const char* question, const char* context, int64_t top,
                        qkv_answered** answers, int64_t* count);
 
-/// The `top` (1 or more) most probable words for each [MASK] or `<mask>` of a text: words [masks * each], those of the
-/// first mask first, falling; `each` is `top`, or less where the vocabulary is smaller. Free `words`, which holds their
+/// The `top` (1 or more) most probable words for each [MASK] or `<mask>` of a text: words [masks * each], first mask
+/// first, in decreasing order; `each` is `top`, or less if the vocabulary is smaller. Free `words`, which holds their
 /// texts.
 QKV_API int qkv_fill(const qkv_model* model, const char* text, int64_t top, qkv_label** words, int64_t* masks,
                      int64_t* each);
 
-/// The best translation of each text, [count]. `beams`, `max_length` (new tokens): 0 for the folder's. What is longer
-/// than the model reads is split into sentences. Free `translations`, which holds the texts.
+/// The best translation of each text, [count]. `beams`, `max_length` (new tokens): 0 for the folder's. Texts that are
+/// too long for the model are split into sentences. Free `translations`, which holds the texts.
 QKV_API int qkv_translate(const qkv_model* model, const char* const* texts, int64_t count, int64_t beams,
                           int64_t max_length, char*** translations);
 
-/// What a prompt becomes (PromptForm of pipelines/generator.h).
+/// How a prompt is tokenized (PromptForm of pipelines/generator.h).
 enum qkv_form {
-  QKV_TEXT = 0,  ///< tokens, with those that the tokenizer puts around a text
+  QKV_TEXT = 0,  ///< with the special tokens that the tokenizer adds
   QKV_RAW = 1,   ///< tokens alone
-  QKV_CHAT = 2   ///< what a user says, in the folder's chat template
+  QKV_CHAT = 2   ///< as a user's message in the folder's chat template
 };
 
 /// How the next token is chosen.
@@ -192,7 +191,7 @@ typedef struct qkv_generate_options {
   void* context;  ///< what on_text gets
 } qkv_generate_options;
 
-/// What the model writes behind a prompt. `options` may be NULL. Free `text`.
+/// Continues a prompt. `options` may be NULL. Free `text`.
 QKV_API int qkv_generate(const qkv_model* model, const char* prompt, const qkv_generate_options* options, char** text);
 
 /// Types of the numbers of an array.

@@ -12,11 +12,11 @@
 ///   A = S' - r,  B = grad_out v^T - rowsum(grad_out * out),  C = grad_out tv^T - rowsum(grad_out * T):
 ///   the gradient of q: scale * (P (C + A B) k + P B tk),    of k: scale * ((P (C + A B))^T q + (P B)^T tq),
 ///   of v: (P A)^T grad_out,    of grad_out: T.
-/// Those of q, k and v are also the product of the second derivatives of <grad_out, out> with the tangents.
+/// The gradients of q, k and v are also the product of the second derivatives of <grad_out, out> with the tangents.
 /// Source: the chain rule; for the blocks Dao et al., "FlashAttention" (2022), once more differentiated.
 /// For the options of attention_jvp(). Rows without keys and hidden keys have zero gradients. The same bits for any
-/// number of threads, batch or packing. Memory beyond inputs and outputs: O(threads * tile), and the sizes of out and
-/// twice that of log_sum_exp.
+/// number of threads, batch or packing. Memory beyond inputs and outputs: O(threads * tile), the size of out and twice
+/// the size of log_sum_exp.
 #pragma once
 
 #include "qkv/api.h"
@@ -24,7 +24,7 @@
 
 namespace qkv {
 
-/// Optional outputs, of the shape and type of what they are the gradients of; no overlap (attention.h). Overwritten.
+/// Optional outputs, in the shape and type of their inputs; no overlap (attention.h). Overwritten.
 struct AttentionSecondGradients {
   MutableTensorView query{};
   MutableTensorView key{};

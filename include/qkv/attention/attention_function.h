@@ -29,8 +29,8 @@ struct Pair {
   std::int32_t position;  ///< of the query among the keys: p in mask.h
 };
 
-/// A rectangle of pairs: that of query first.query + i and key first.key + j is at[i * query_step + j * key_step]; one
-/// of the steps is 1.
+/// A rectangle of pairs: the pair of query first.query + i and key first.key + j is at[i * query_step + j * key_step];
+/// one of the steps is 1.
 template <class Element>
 struct PairTile {
   Pair first;
@@ -77,8 +77,8 @@ class QKV_API MaskFunction {
   void (*fill_)(const void*, const Tile&);
 };
 
-/// Gives each logit the value that softmax sees, from that which scale, soft cap and bias made. The logit is a float, a
-/// double for f64 inputs: take it as `auto`. What it gives follows IEEE arithmetic: to hide a key, use a mask.
+/// Maps each logit, after scale, soft cap and bias, to the input of softmax. The logit is a float, a double for f64
+/// inputs: take it as `auto`. Its result follows IEEE arithmetic: to hide a key, use a mask.
 class QKV_API LogitFunction {
  public:
   LogitFunction() = default;  ///< logits stay what they are

@@ -1,6 +1,5 @@
 /// \file
-/// What a call of attention() or of its derivatives would do, before anything runs. Decided by the code that the call
-/// itself follows.
+/// The plan of a call of attention() or of its derivatives, without running it, by the same code that the call uses.
 ///
 ///     AttentionPlan p = plan(q, k, v, {.mask = Mask::causal(), .threads = 8});
 ///     AttentionPlan b = plan_backward(q, k, v, {.threads = 8}, {.query = dq, .key = dk, .value = dv});
@@ -26,15 +25,15 @@ struct AttentionPlan {
   /// or "none" where there is nothing to do.
   std::string kernel;
   std::string target;                      ///< of CPU instructions
-  Precision precision = Precision::exact;  ///< that several queries of a sequence are multiplied in
+  Precision precision = Precision::exact;  ///< of products with several queries of a sequence
   int threads = 1;                         ///< that have work to do
-  std::int64_t workspace = 0;              ///< bytes besides inputs and outputs, what memory_limit is about
+  std::int64_t workspace = 0;              ///< bytes besides inputs and outputs, as memory_limit counts
 
   /// Prefill: tiles of up to block_queries x tile_keys pairs; decode: one query and up to chunk_keys keys.
   std::int64_t block_queries = 0, tile_keys = 0, chunk_keys = 0;
   std::int64_t tiles = 0;  ///< of all heads, in both passes of a double backward
-  /// Of these: never computed, because no query sees a key in them. Boolean masks count in blocks of 16 queries and 8
-  /// keys; documents whose keys are scattered and functions, and boolean masks in tangents, skip more than is counted.
+  /// Tiles never computed, because no query sees a key in them. Boolean masks count in blocks of 16 queries and 8 keys;
+  /// scattered documents, functions, and boolean masks in tangents skip more than counted.
   std::int64_t skipped_tiles = 0;
 
   double operations = 0;  ///< multiplications and additions of products of rows, in the tiles that are computed
@@ -43,7 +42,7 @@ struct AttentionPlan {
   std::vector<std::string> remarks{};  ///< why this is not the fastest possible path, one line each
 };
 
-/// std::invalid_argument for what the call would refuse.
+/// std::invalid_argument if the call would throw it.
 QKV_API AttentionPlan plan(const TensorView& q, const TensorView& k, const TensorView& v,
                            const AttentionOptions& options = {}, const AttentionExtras& extras = {});
 

@@ -1,5 +1,5 @@
 /// \file
-/// What is added to the logits after scale and soft cap. Biases combine by `+`: at most four views and four tables.
+/// Terms added to the logits after scale and soft cap. Biases combine by `+`: at most four views and four tables.
 #pragma once
 
 #include <vector>
@@ -22,8 +22,8 @@ class QKV_API Bias {
   /// Source: Press et al., "Train short, test long" (2021).
   static Bias alibi(TensorView slopes);
 
-  /// table[bucket(p, j)] of the head, or its product with the query, is added: Bias::table(RelativeTable::t5(values)).
-  /// Takes no memory of the size of the logits.
+  /// Adds table[bucket(p, j)] of the head, or its product with the query: Bias::table(RelativeTable::t5(values)). Takes
+  /// no memory of the size of the logits.
   static Bias table(const RelativeTable& table);
 
   friend QKV_API Bias operator+(Bias a, const Bias& b);

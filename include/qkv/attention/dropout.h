@@ -1,11 +1,11 @@
 /// \file
 /// Dropout of the weights between softmax and values: a weight is kept, and divided by the rate at which weights are
-/// kept, or it becomes 0. What is kept depends on the seed and on four indices alone, so that forward and backward,
-/// every CPU target, any number of threads, and padded and packed batches agree on it.
+/// kept, or it becomes 0. The choice depends only on the seed and on four indices, so that forward and backward, every
+/// CPU target, any number of threads, and padded and packed batches agree on it.
 ///
 /// Random bits: the block philox(counter = (key / 8, query, head, sequence), key = seed, 7 rounds) belongs to eight
 /// keys, 16 bits to each, the low half of its first number to the first one. The weight is kept if they are below
-/// round((1 - p) * 65536); that number / 65536 is the rate. Indices are those within the sequence.
+/// round((1 - p) * 65536); that number / 65536 is the rate. Indices count within the sequence.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 /// \file
-/// The keys and values of the tokens that a batch of sequences has seen so far, for attention with new queries.
+/// The keys and values of a batch of sequences so far, for attention with new queries.
 ///
 ///     KeyValueCache cache({.batch = 2, .kv_heads = 8, .head_dim = 64});
 ///     cache.append(k, v);                                                        // [batch, kv_heads, new, size]
@@ -43,19 +43,19 @@ class QKV_API KeyValueCache {
   /// Packed: k [tokens, kv_heads, head_dim], v alike; sequence b gets the rows offsets[b] <= row < offsets[b + 1].
   void append(const TensorView& k, const TensorView& v, const TensorView& offsets);
 
-  /// Sequence b continues what was sequence parents[b]; there are as many sequences then as parents.
+  /// Sequence b continues the former sequence parents[b]; afterwards there are as many sequences as parents.
   void reorder(std::span<const std::int64_t> parents);
-  /// The same of its first lengths[b] tokens. A parent of -1, with length 0: sequence b is empty.
+  /// The same for its first lengths[b] tokens. A parent of -1, with length 0: sequence b is empty.
   void reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths);
 
-  /// Gives back the pages of sequence b that hold only tokens before `first`, which other tokens then use: from now on
-  /// the mask of each call must hide what is before first_kept(b), by Mask::window() for example. Nothing checks that.
+  /// Frees the pages of sequence b that hold only tokens before `first`, for reuse: from now on the mask of each call
+  /// must hide keys before first_kept(b), for example by Mask::window(). This is not checked.
   void drop_before(std::int64_t b, std::int64_t first);
   /// The first token of sequence b whose page is still there.
   std::int64_t first_kept(std::int64_t b) const { return dropped_.at(static_cast<std::size_t>(b)) * config_.page_rows; }
 
-  /// What attention() reads: pages [pages, page_rows, kv_heads, size], and for each sequence its blocks and its length.
-  /// Valid until the next change.
+  /// The inputs of attention(): pages [pages, page_rows, kv_heads, size], and for each sequence its blocks and its
+  /// length. Valid until the next change.
   TensorView keys() const { return pages_of(keys_); }
   TensorView values() const { return pages_of(values_); }
   TensorView block_table() const;  ///< i32 [batch, blocks]
@@ -81,13 +81,13 @@ class QKV_API KeyValueCache {
   std::vector<std::int64_t> dropped_;  ///< of each sequence its first blocks, which have no page
 };
 
-/// attention() with everything that is cached, the keys of q's own tokens included. Query i of a sequence has
-/// position length - q_len + i, which is the number of keys cached before them plus i; a mask that names top_left is
-/// refused. q is padded, [batch, heads, q_len, head_dim], or packed with offsets_query.
+/// attention() over the whole cache, including the keys of q's own tokens. Query i of a sequence has position length -
+/// q_len + i, which is the number of keys cached before them plus i; a mask that names top_left is refused. q is
+/// padded, [batch, heads, q_len, head_dim], or packed with offsets_query.
 QKV_API void attention(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
                        AttentionOptions options = {}, const AttentionExtras& extras = {});
 
-/// The same of packed queries (offsets_query), each by itself, as if the tokens behind it were not cached yet: the bits
+/// The same for packed queries (offsets_query), each computed alone, as if later tokens were not cached yet: the bits
 /// of one query after the other. `extras` see each query as a sequence of its own.
 QKV_API void attention_singly(const TensorView& q, const KeyValueCache& cache, const MutableTensorView& out,
                               AttentionOptions options, const AttentionExtras& extras = {});

@@ -6,8 +6,8 @@
 /// Positions: query i has position p = i + offset, key j has j. Align::top_left has offset 0; Align::bottom_right has
 /// offset key length - query length, of each sequence by itself. A call has one alignment, for all its parts: the one
 /// that a part names, bottom_right over a cache, else top_left. It also rules ALiBi (bias.h).
-/// A query that sees no key gives output 0, log-sum-exp -infinity (with a sink: the sink) and weights 0. What a masked
-/// key or value holds, NaN and infinity included, never reaches the result. A call takes at most four boolean masks.
+/// A query that sees no key gives output 0, log-sum-exp -infinity (with a sink: the sink) and weights 0. The content of
+/// a masked key or value, even NaN or infinity, never reaches the result. A call takes at most four boolean masks.
 #pragma once
 
 #include <array>
@@ -65,15 +65,14 @@ class QKV_API Mask {
   friend QKV_API Mask operator&(Mask a, const Mask& b);
 
   /// The same mask, its boolean views read once: for every 16 queries and 8 keys it records whether all or none are
-  /// visible, so that a kernel computes only what is visible. A call does that for itself; compile a mask that serves
-  /// many calls. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards.
-  /// `threads` as in AttentionOptions.
-  /// Documents are read by the first call: what it makes of them is kept, 20 bytes a query and key at most, for the
-  /// calls that follow with the same batch and lengths; other sizes take its place.
+  /// visible, so that a kernel computes only what is visible. A call does this itself; compile a mask to use it in many
+  /// calls. Takes 1/512 of the views' memory, shared with copies; the views must not change afterwards. `threads` as in
+  /// AttentionOptions. Documents are read by the first call, which keeps at most 20 bytes per query and key for later
+  /// calls with the same batch and lengths; other sizes replace them.
   Mask compiled(int threads = 0) const;
   bool is_compiled() const;
 
-  /// For code that makes or applies any mask: a part, with the numbers and arrays that its function takes.
+  /// For code that makes or applies any mask: a part, with the arguments of its function.
   struct Part {
     MaskKind kind;
     std::array<std::int64_t, 3> numbers{};
@@ -81,11 +80,11 @@ class QKV_API Mask {
     std::optional<MaskFunction> function{};
     std::shared_ptr<const BooleanBlocks> blocks{};  ///< nullptr: not compiled
   };
-  /// As its function makes it; documents without keys' ids take those of the queries.
+  /// As made by its function; documents without ids of keys use the queries' ids.
   explicit Mask(Part part, std::optional<Align> align = std::nullopt);
   const std::vector<Part>& parts() const { return parts_; }
   const std::optional<Align>& align() const { return align_; }
-  /// Of all documents together; nullptr: not compiled, or no documents.
+  /// For all documents together; nullptr: not compiled, or no documents.
   const std::shared_ptr<KeptDocuments>& kept_documents() const { return kept_documents_; }
 
  private:

@@ -15,14 +15,14 @@
 namespace qkv {
 
 struct AttentionReceipt {
-  std::int64_t rows = 0;     ///< that were recomputed; fewer than requested if there are not as many
-  double worst_error = 0;    ///< largest |out - exact| over their elements; infinity where only one of both is NaN
-  double largest_value = 0;  ///< largest |exact|, to set the error beside
+  std::int64_t rows = 0;     ///< recomputed; at most as many as there are
+  double worst_error = 0;    ///< largest |out - exact| over their elements; infinity if only one of the two is NaN
+  double largest_value = 0;  ///< largest |exact|, to compare the error with
   std::int64_t sequence = 0, head = 0, query = 0;  ///< of the worst error
 };
 
 /// `out` is what attention() wrote for the same arguments. The rows are drawn at random from `seed`, each at most once.
-/// std::invalid_argument for what attention() would refuse, and for rows below 0.
+/// std::invalid_argument as from attention(), and for rows below 0.
 QKV_API AttentionReceipt verify_attention(const TensorView& q, const TensorView& k, const TensorView& v,
                                           const TensorView& out, const AttentionOptions& options = {},
                                           std::int64_t rows = 64, std::uint64_t seed = 1);

@@ -1,8 +1,8 @@
 /// \file
-/// Generates sequences token by token: greedy, beam search, sampling. The rules are those of transformers' generate():
-/// a beam's score is the sum of its tokens' log-probabilities / length^length_penalty, the end token counted.
-/// Source of the search: Sutskever et al., "Sequence to sequence learning with neural networks" (2014); of sampling
-/// from the nucleus: Holtzman et al., "The curious case of neural text degeneration" (2019).
+/// Generates sequences token by token: greedy, beam search, sampling. The rules follow transformers' generate(): a
+/// beam's score is the sum of its tokens' log-probabilities / length^length_penalty, the end token counted. Source of
+/// the search: Sutskever et al., "Sequence to sequence learning with neural networks" (2014); of sampling from the
+/// nucleus: Holtzman et al., "The curious case of neural text degeneration" (2019).
 ///
 ///     std::vector<std::vector<Hypothesis>> best = generate(model, batch, {.start = 7999, .ends = {0}, .beams = 4});
 ///     best = generate(*language_model.next_tokens(prompts), prompts, {.ends = {0}, .sampling = Sampling{.top_p =
@@ -59,8 +59,8 @@ enum class EarlyStopping {
 };
 
 /// Guesses of what follows, several tokens that the model then reads at once. `lookup`: what followed the last tokens
-/// where they occurred before. What is generated has the same bits; it takes less time where a text repeats itself.
-/// Source: Saxena, "Prompt lookup decoding" (2023).
+/// where they occurred before. The text has the same bits; repetitive text takes less time. Source: Saxena, "Prompt
+/// lookup decoding" (2023).
 enum class Drafts { none, lookup };
 
 /// Where `start` is named, the tokens of a prompt take its place.
@@ -113,8 +113,8 @@ QKV_API std::vector<std::vector<Hypothesis>> generate(NextTokens& model, std::in
 /// What a sequence has of its own.
 struct SequenceStart {
   RandomStream stream{};
-  std::optional<std::int64_t> max_length{}, min_length{};  ///< instead of those of the options
-  /// Written before, from the same start: the hypothesis goes on from it, as if it had never stopped. Beams must be 1.
+  std::optional<std::int64_t> max_length{}, min_length{};  ///< instead of the options'
+  /// Generated before, from the same start: the hypothesis continues it, as if never interrupted. Beams must be 1.
   Hypothesis written{};
 };
 

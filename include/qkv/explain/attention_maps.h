@@ -37,11 +37,11 @@ class QKV_API AttentionMaps {
   static constexpr std::size_t kMostKept = 4, kMostRows = 16;
   static constexpr std::int64_t kTop = 32;  ///< keys of a query
 
-  /// `rows` [..., heads, queries] are the query's dimensions without the last, `dtype` that of the extras.
+  /// `rows` [..., heads, queries] are the query's dimensions without the last, `dtype` the type of the extras.
   /// std::invalid_argument if there is no such head or row, or if there is more than fits.
   AttentionMaps(const Dims& rows, std::int64_t keys, Dtype dtype, const AttentionMapsOptions& options = {});
 
-  /// What a call of attention() is to write; it borrows the memory of this.
+  /// The outputs for a call of attention(), in borrowed memory of this object.
   AttentionExtras extras();
 
   std::int64_t batch() const { return batch_; }
@@ -53,11 +53,11 @@ class QKV_API AttentionMaps {
   const std::vector<std::int64_t>& keep_rows() const { return keep_rows_; }
   bool whole() const { return whole_; }  // every weight is kept
 
-  /// What plan() says of the call, if it was told.
+  /// The call's plan(), if given.
   const std::optional<AttentionPlan>& cost() const { return cost_; }
   void set_cost(const AttentionPlan& cost) { cost_ = cost; }
 
-  /// Of one head: [r, c]; [queries, top]; [kept rows, keys].
+  /// For one head: [r, c]; [queries, top]; [kept rows, keys].
   TensorView blocks(const MapHead& head) const;
   TensorView top_keys(const MapHead& head) const;
   TensorView top_weights(const MapHead& head) const;

@@ -1,6 +1,6 @@
 /// \file
-/// What plan() says of a call of attention, as one JSON object: `qkv plan --json` prints it, and what explain and the
-/// reports of attend write has it as "cost" (docs/explain_json.md).
+/// The plan() of a call of attention as one JSON object: printed by `qkv plan --json`, and "cost" in the output of
+/// explain and in reports of attend (docs/explain_json.md).
 #pragma once
 
 #include <string>

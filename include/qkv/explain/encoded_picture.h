@@ -16,7 +16,7 @@ namespace qkv {
 class QKV_API EncodedPicture : public Explainable {
  public:
   /// `pixels` f32 [height, width, channels], as an ImageProcessor gives them. The model must outlive it.
-  /// std::invalid_argument as Vit::forward, and if what is to be left out is not there.
+  /// std::invalid_argument as Vit::forward, and if `left_out` names a head or key that does not exist.
   EncodedPicture(const Vit& model, Tensor pixels, const VitOptions& options = {}, LeftOut left_out = {});
 
   const Attentions& attentions() const override { return attentions_; }

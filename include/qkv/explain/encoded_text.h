@@ -11,8 +11,8 @@ namespace qkv {
 
 class QKV_API EncodedText : public Explainable {
  public:
-  /// The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the
-  /// model, or none of what is to be left out.
+  /// The model must outlive it. std::invalid_argument if the text has no tokens, or too many for the model, or if
+  /// `left_out` names a head or key that does not exist.
   EncodedText(const TextEncoder& model, const Encoding& text, const TextEncoderOptions& options = {},
               LeftOut left_out = {});
 

@@ -53,7 +53,7 @@ QKV_API ExplainInput worked_example();
 
 enum class Init { normal, xavier, kaiming };
 
-/// How to generate what ExplainInput lacks; each matrix has a random stream of its own.
+/// How to generate matrices that ExplainInput lacks; each has its own random stream.
 struct SyntheticInput {
   std::int64_t inputs = 3;
   std::int64_t dim = 4;
@@ -62,7 +62,7 @@ struct SyntheticInput {
   Init init = Init::xavier;    ///< standard deviation 1; sqrt(2 / (rows + columns)); sqrt(2 / inputs of the layer)
   std::uint64_t seed = 1;
 };
-/// Generates what is missing, and returns its names.
+/// Generates missing inputs and weights, and returns their names.
 QKV_API std::vector<std::string> generate_missing(ExplainInput& input, const SyntheticInput& choice);
 
 /// The part that a number plays. Renderers colour by it.
@@ -123,7 +123,7 @@ struct Explanation {
   /// Kernel against reference, over output, weights, logits and log-sum-exp; NaN if one of them holds NaN.
   double largest_difference = 0;
   std::optional<AttentionPlan> cost{};  ///< of the call; none: weights were put in
-  std::stop_token stop;                 ///< that of the input
+  std::stop_token stop;                 ///< of the input
   bool full = false;                    ///< as in ExplainInput: JSON has tensors of any size
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// What the attention heads of a model attend to in an input: one line per head to find the interesting ones, then one
-/// head in full. All weights are those of the model's own run, seen by an observer.
+/// Shows what the attention heads of a model attend to in an input: one line per head to find the interesting ones,
+/// then one head in full. All weights come from the model's own run, through an observer.
 ///
 ///     EncodedText text(model, tokenizer.encode("It was too tired."));
 ///     std::cout << to_text(survey_heads(text));
@@ -21,7 +21,7 @@
 
 namespace qkv {
 
-/// Means over all queries. The shares are of a query's weight, 0 where there is no such key.
+/// Means over all queries. Shares are parts of a query's weight, 0 if there is no such key.
 struct HeadSummary {
   double entropy = 0;   ///< nats: 0 if one token has all the weight, log(tokens) if all have the same; exp of it is
                         /// the effective number of tokens
@@ -31,17 +31,17 @@ struct HeadSummary {
   double next = 0;      ///< to the token after
   double itself = 0;
   double separators = 0;  ///< to special tokens other than token 0
-  /// Of causal attention over ids, over the queries whose token was there before: to the tokens behind those earlier
-  /// copies, and to the copies. Source: Olsson et al., "In-context learning and induction heads" (2022).
+  /// For causal attention over ids, over queries whose token occurred before: shares of the tokens after those earlier
+  /// copies, and of the copies. Source: Olsson et al., "In-context learning and induction heads" (2022).
   double induction = 0;
   double duplicate = 0;
 };
 
-/// What a head does, by the means of its summary: the first of previous, next, itself, induction, duplicate, first and
-/// separators whose share is at least half; alignment: between two sequences, with at most half of the largest entropy;
-/// spread: at least 0.9 of it. Between two sequences positions say nothing: previous, next and itself are left out. In
-/// a survey a head has none but spread if its mask alone, each query's weight spread evenly over the keys that it sees,
-/// would put less than a fifth of its weight elsewhere.
+/// The kind of a head, by the means of its summary: the first of previous, next, itself, induction, duplicate, first
+/// and separators whose share is at least half; alignment: between two sequences, with at most half of the largest
+/// entropy; spread: at least 0.9 of it. Between two sequences positions say nothing: previous, next and itself are left
+/// out. In a survey a head has none but spread if its mask alone, each query's weight spread evenly over the keys that
+/// it sees, would put less than a fifth of its weight elsewhere.
 enum class HeadPattern { none, previous, next, itself, induction, duplicate, first, separators, alignment, spread };
 QKV_API const char* name_of(HeadPattern pattern);
 QKV_API HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool between_two_sequences);
@@ -52,7 +52,7 @@ QKV_API HeadPattern pattern_of(const HeadSummary& summary, double largest_entrop
 QKV_API HeadSummary summarize_head(const TensorView& weights, std::span<const std::uint8_t> special,
                                    std::span<const std::int32_t> ids = {});
 
-/// Of the heads of an attention with more than 64 queries or keys: of each a map; exact numbers of those kept.
+/// Maps of the heads of an attention with more than 64 queries or keys, and exact numbers of kept heads.
 struct HeadMapsOptions {
   std::vector<HeadIndex> keep{};          ///< at most 4, each query's 32 strongest keys
   std::vector<std::int64_t> keep_rows{};  ///< at most 16 queries, whose whole rows are kept of these heads
@@ -61,12 +61,12 @@ struct HeadMapsOptions {
 
 struct SurveyOptions {
   bool keep_weights = false;  ///< of every head: layers x heads x tokens^2 numbers
-  /// Maps, beside which all weights of attentions with at most 64 queries and keys are kept. They take 4 bytes a cell,
-  /// and beside them there is one layer's weights at a time.
+  /// Makes maps; attentions with at most 64 queries and keys keep all weights. Maps take 4 bytes a cell, plus one
+  /// layer's weights at a time.
   std::optional<HeadMapsOptions> maps{};
 };
 
-/// Of the weights [queries, keys] of one head, f32.
+/// A map of the weights [queries, keys] of one head, f32.
 struct HeadMap {
   Tensor blocks{};  ///< [r, c]: means over equal parts; query i is in part floor(i r / queries)
   Tensor top_keys{},
@@ -74,7 +74,7 @@ struct HeadMap {
   Tensor rows{};      ///< of a head kept: [kept rows, keys]
 };
 
-/// What a sublayer passes on for each token, as it is after it: a norm's sum with its input, for instance.
+/// The output of a sublayer for each token.
 struct SublayerVectors {
   std::string name;               // as the observer receives it: "layers.0.feed_forward"
   std::string part;               // "embedding", "positions", "attention", "feed_forward", "norm" or "recurrent"
@@ -99,9 +99,9 @@ struct HeadSurvey {
   Attentions attentions{};
   std::vector<Entry> heads{};  ///< attention by attention, layer by layer
   /// With an alignment: [target words, source words], f64; a row sums to 1, or is 0. By how much the log-probability of
-  /// the written word falls when the source word is hidden from its attention, what is below 0 as 0; and the weights of
-  /// all layers and heads of that attention, summed over the tokens of both words, without special ones. How well each
-  /// aligns words: docs/lab/alignment.md.
+  /// the word falls when the source word is hidden from its attention, at least 0; and the weights of all layers and
+  /// heads of that attention, summed over the tokens of both words, without special ones. How well each aligns words:
+  /// docs/lab/alignment.md.
   Tensor word_alignment{};
   Tensor word_weights{};
   std::vector<SublayerVectors> sublayers{};  ///< in the order of computation
@@ -125,7 +125,7 @@ struct HeadTrace {
   Tensor v;       ///< additive: [head_dim]
   Tensor scores;  ///< [tokens, keys], in f64: query . key, or v . tanh(query + key)
   double scale = 1;
-  Tensor bias;             ///< [tokens, keys], in f64, what is added to scale * scores; no elements: nothing is
+  Tensor bias;             ///< [tokens, keys], in f64, added to scale * scores; no elements: none
   double soft_cap = 0;     ///< logits = cap * tanh((scale * scores + bias) / cap); 0: off
   Tensor logits, weights;  ///< [tokens, keys]; a hidden key has logit -infinity
   Tensor log_sum_exp;      ///< [tokens], in f64, of the logits
@@ -142,8 +142,8 @@ struct HeadTrace {
   std::optional<AttentionPlan> cost{};  ///< of the call of its layer; none: as in HeadSurvey
 };
 
-/// Errors as those of the run; std::invalid_argument if there is no such layer, head or row, or more is to be kept than
-/// a report holds.
+/// Errors as from the run; std::invalid_argument if there is no such layer, head or row, or a report cannot keep so
+/// many.
 QKV_API HeadSurvey survey_heads(const Explainable& input, const SurveyOptions& options = {});
 QKV_API HeadTrace trace_head(const Explainable& input, const HeadIndex& index);
 

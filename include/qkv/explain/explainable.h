@@ -51,9 +51,9 @@ struct AttentionSite {
   std::optional<RelativeTable> bias{};  ///< added to the logits of every layer, a column for each head; borrowed
   std::vector<double> scales{};         ///< of scores, one for each layer; none: the default of the score (score.h)
   double soft_cap = 0;                  ///< logits = cap * tanh(scaled scores / cap); 0: off
-  std::vector<Mask> windows{};          ///< beside `causal`, one for each layer; none: there are none
+  std::vector<Mask> windows{};          ///< in addition to `causal`, one for each layer; empty: none
   std::size_t queries = 0;              ///< the sequence that attends, by its number
-  std::size_t keys = 0;                 ///< the one that is attended to
+  std::size_t keys = 0;                 ///< the sequence that is attended to
 
   /// The observer receives this + query, key, value, logits, weights and heads, [tokens, heads, size]; before them
   /// out_weight, where the heads' outputs are projected (multi_head_attention.h); of an additive score also v [size],
@@ -143,11 +143,12 @@ class QKV_API Explainable {
   virtual ~Explainable() = default;
   virtual const Attentions& attentions() const = 0;
   virtual void run(Observer& observer) const = 0;
-  /// Of a run that leaves out more. std::invalid_argument if that is not there, or the kind of model cannot.
+  /// The outcome of a run that leaves out more. std::invalid_argument if that does not exist, or the kind of model does
+  /// not support it.
   virtual Outcome outcome(const LeftOut& more) const;
-  /// Of a model that writes: the backward pass from minus the log-probability of one token that it wrote; of a head,
-  /// from minus one of its outputs. The observer receives scope + heads_gradient, of the heads' outputs. Of another
-  /// model, nothing.
+  /// For a generating model, the backward pass from minus the log-probability of one generated token; for a head, from
+  /// minus one of its outputs. The observer receives scope + heads_gradient, of the heads' outputs. For other models,
+  /// nothing.
   virtual void run_backward(std::int64_t /*written*/, Observer& /*observer*/) const {}
 };
 

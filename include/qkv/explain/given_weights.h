@@ -1,5 +1,5 @@
 /// \file
-/// Weights of attention that another program computed, to be shown as those of a model are (explain_model.h).
+/// Weights of attention that another program computed, to be shown like a model's (explain_model.h).
 ///
 ///     GivenWeights given({{.name = "tokens", .tokens = {"the", "cat"}}}, {{.name = "attention", .layers = weights}});
 ///     report.add(survey_heads(given, {.maps = HeadMapsOptions{}}));

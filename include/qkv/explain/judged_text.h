@@ -36,8 +36,8 @@ class QKV_API JudgedText : public Explainable {
   /// An output for each token whose most probable label is not "O", the log-probability of that label; there may be
   /// none. A text of more than max_length() tokens loses its end.
   JudgedText(const Tagger& model, const std::string& text, std::stop_token stop = {});
-  /// One output, of the best answer: the log-probability of its first token plus that of its last one, in the part of
-  /// the context where it is most probable. std::invalid_argument if the context has no token.
+  /// One output, of the best answer: the sum of the log-probabilities of its first and last token, in the part of the
+  /// context where it is most probable. std::invalid_argument if the context has no token.
   JudgedText(const QuestionAnswerer& model, const std::string& question, const std::string& context,
              std::stop_token stop = {});
 
@@ -45,7 +45,7 @@ class QKV_API JudgedText : public Explainable {
   /// there.
   JudgedText without(LeftOut left_out) const;
 
-  /// Those of the encoder, and the outputs.
+  /// The encoder's attentions, and the outputs.
   const Attentions& attentions() const override { return attentions_; }
   /// The encoder's.
   void run(Observer& observer) const override;

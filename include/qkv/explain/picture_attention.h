@@ -1,6 +1,6 @@
 /// \file
 /// Where a Vision Transformer looks: the weights of one token, the class token or a patch, over the patches of the
-/// picture, of each head and through all layers. All weights are those of the model's own run, seen by an observer.
+/// picture, of each head and through all layers. All weights come from the model's own run, through an observer.
 ///
 ///     EncodedPicture picture(model, processor.process(read_picture("cat.jpg")));
 ///     PictureAttention seen = survey_picture(picture);
@@ -35,7 +35,7 @@ struct PictureAttention {
   Tensor rollout{};
 };
 
-/// Of this token, by its name or number (find_token).
+/// For this token, by its name or number (find_token).
 QKV_API PictureAttention survey_picture(const EncodedPicture& picture, const std::string& token = "class");
 
 /// What the model sees, as u8 [height, width, 3]: `pixels` [height, width, 3] without the normalisation.

@@ -50,8 +50,7 @@ class QKV_API Report {
   void add(const PictureAttention& seen, const TensorView& view);
   void add(const AttentionMaps& maps);  ///< after the call that wrote them
 
-  /// Beside those of its kind that were added the page can show this run, and the difference. There are no tables of
-  /// it.
+  /// The page can also show this run next to an added one of its kind, and their difference. It has no tables.
   void add_beside(RecordedRun run);
 
   /// The page has the engine, too: what it shows can be changed there. std::invalid_argument if a report has no room

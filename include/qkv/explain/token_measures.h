@@ -1,12 +1,12 @@
 /// \file
-/// What one token owes to each key and to each head, by several measures, beside what happens without that key or head.
-/// Weights say where a head looks, not what came of it: how alike a measure and the knock-out rank keys and heads of
-/// this text is said by Spearman's rank correlation.
+/// How much one token depends on each key and each head, by several measures, compared with the effect of removing that
+/// key or head. Weights say where a head looks, not what effect it has: Spearman's rank correlation says how similarly
+/// a measure and the knock-out rank keys and heads of this text.
 ///
 /// Asked about is a token t: of a model that writes the log-probability of the t-th token written; of an encoder the
-/// last vector of token t; of a head (judged_text.h) its t-th output, a log-probability or a logit. Rows are those of t
-/// where t is among the queries of an attention, else all of its queries'.
-/// With layers l, heads h, queries i of those rows, w the weights:
+/// last vector of token t; of a head (judged_text.h) its t-th output, a log-probability or a logit. Rows: the row of t
+/// if t is among the queries of an attention, else all rows. With layers l, heads h, queries i of those rows, w the
+/// weights:
 ///
 ///     measure      of a key j                              of a head h
 ///     weight       mean over l, h, i of w_ij               -
@@ -53,7 +53,7 @@ struct MeasuredBy {
 inline constexpr std::size_t kMostMeasured = 512;  ///< tokens of a sequence; of more there is the rollout alone
 
 struct TokenMeasures {
-  /// Of the first keys of an attention, those that the token can depend on.
+  /// The first keys of an attention, on which the token can depend.
   struct Keys {
     std::size_t site = 0;
     std::vector<MeasuredBy> by{};
@@ -67,7 +67,7 @@ struct TokenMeasures {
   std::vector<Keys> keys{};                 ///< of each attention
   std::vector<HeadIndex> heads{};           ///< of all attentions; none: the text is too long
   std::vector<MeasuredBy> by_heads{};       ///< one value per head
-  /// Of a head's output one value per word of the text: the gradients of its tokens summed, and their knock-out
+  /// For a head's output one value per word of the text: the sum of its tokens' gradients, and their knock-out
   /// together.
   std::vector<MeasuredBy> by_words{};
 };
@@ -75,8 +75,8 @@ struct TokenMeasures {
 /// Which sequence has the tokens that can be asked about.
 QKV_API std::size_t measured_sequence(const Attentions& attentions);
 
-/// Runs the model once for each key and each head. Errors as those of the run; std::invalid_argument if there is no
-/// such token. Gradients are of models that write and leave nothing out, rollout is of encoders.
+/// Runs the model once for each key and each head. Errors as from the run; std::invalid_argument if there is no such
+/// token. Gradients: generating models with nothing left out; rollout: encoders.
 QKV_API TokenMeasures measure_token(const Explainable& input, std::int64_t token);
 
 QKV_API std::string to_text(const TokenMeasures& measures, const TextStyle& style = {});

@@ -18,8 +18,8 @@ namespace qkv {
 class QKV_API TranslatedText : public Explainable {
  public:
   /// Translates the text, whole. The translator must outlive it. Errors as translate()'s; std::invalid_argument for a
-  /// text without tokens, a model without attention, and if what is to be left out is not there: it is left out of the
-  /// run alone, not of the search.
+  /// text without tokens, a model without attention, and if `left_out` names a head or key that does not exist. Only
+  /// the run leaves it out, not the search.
   TranslatedText(const Translator& translator, const std::string& text, const TranslateOptions& options = {},
                  LeftOut left_out = {});
 

@@ -30,7 +30,7 @@ class QKV_API WrittenText : public Explainable {
  public:
   /// `ids`: the prompt and what was written, whoever wrote it; at least one of each. Model and tokenizer must outlive
   /// it; without a tokenizer, nullptr, tokens are called by their ids. std::invalid_argument for ids that do not fit,
-  /// and if what is to be left out is not there.
+  /// and if `left_out` names a head or key that does not exist.
   WrittenText(const LanguageModel& model, const Tokenizer* tokenizer, const std::vector<std::int32_t>& ids,
               const WrittenTextOptions& options, LeftOut left_out = {});
 

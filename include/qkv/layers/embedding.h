@@ -28,7 +28,7 @@ class QKV_API Embedding {
 
   /// Row ids[i] -> row i of the result [n, dim]. std::invalid_argument if an id is not in the table.
   Tensor forward(std::span<const std::int32_t> ids) const;
-  /// Adds the rows to those of out [n, dim].
+  /// Adds the rows to the rows of out [n, dim].
   void add(std::span<const std::int32_t> ids, Tensor& out) const;
 
   /// Adds the rows of grad_out [n, dim], in their order, to the gradient of the table if it is wanted.

@@ -30,15 +30,15 @@ class QKV_API LayerNorm {
   /// Takes weight [dim] and bias [dim].
   LayerNorm(const LayerNormConfig& config, Weights& weights, const std::string& scope = "");
 
-  /// x [..., dim], and what is added to it before, of the same shape (a residual connection); not given: nothing.
+  /// x [..., dim] plus `added`, in the same shape (a residual connection), if given.
   Tensor forward(const TensorView& x, const TensorView& added = {}, int threads = 0) const;
-  /// The same into `out`, row-major, which may be x or what is added.
+  /// The same into `out`, row-major, which may be x or `added`.
   void forward(const TensorView& x, const TensorView& added, const MutableTensorView& out, int threads = 0) const;
-  /// sum += x, then forward(sum), in one pass: what backward takes is kept.
+  /// sum += x, then forward(sum), in one pass: keeps the input of backward.
   Tensor add_forward(const TensorView& x, Tensor& sum, int threads = 0) const;
 
-  /// From what was normalised and the gradient of the output: adds to the gradients of the parameters that want them,
-  /// and to grad_x, of x's shape, if it is given.
+  /// With the input of the norm and the gradient of the output: adds to the gradients of the parameters that require
+  /// them, and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
   void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;

@@ -35,8 +35,8 @@ class QKV_API Linear {
   /// At most so many outputs, but a panel of them, where forward_columns() can; else all of them.
   std::int64_t columns_at_once(std::int64_t wanted) const;
 
-  /// From the input of forward and the gradient of its output: adds to the gradients of the parameters that want them,
-  /// and to grad_x, of x's shape, if it is given.
+  /// With the input of forward and the gradient of its output: adds to the gradients of the parameters that require
+  /// them, and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
   /// What cross_entropy() takes of it where its outputs are classes, whose `storage` holds the weight if need be; and

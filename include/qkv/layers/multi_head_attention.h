@@ -97,10 +97,10 @@ struct MultiHeadAttentionOptions {
   MutableTensorView weights{};       ///< [batch, heads, q_len, k_len]
   MutableTensorView mean_weights{};  ///< [batch, q_len, k_len]: the mean over the heads
   Dropout dropout{};                 ///< of the weights, in training
-  /// Of a query that sees no key: 0 before the output projection; nan: NaN, and in its weights, as torch has them where
-  /// weights are asked for; without a backward pass.
+  /// For a query that sees no key: 0 before the output projection; nan: NaN, also in its weights, as in torch with
+  /// weights; without a backward pass.
   EmptyRows empty_rows = EmptyRows::zero;
-  /// Of backward: the gradient of the bias's table, of its shape, which is added to; the bias has one then.
+  /// For backward: adds the gradient of the bias's table here, in its shape; the bias must have one.
   MutableTensorView table_gradient{};
   int threads = 0;  ///< 0: threads()
   std::stop_token stop{};
@@ -113,7 +113,7 @@ struct MultiHeadAttentionSaved {
   Tensor merged{}, log_sum_exp{};
 };
 
-/// Optional outputs of the inputs' shapes, which are added to; what you omit costs nothing. Self-attention passes the
+/// Optional outputs in the inputs' shapes, which are added to; omitted ones cost nothing. Self-attention passes the
 /// same view three times.
 struct MultiHeadAttentionGradients {
   MutableTensorView query{}, key{}, value{};
@@ -126,7 +126,7 @@ struct HeadGradients;
 struct HeadLayout;
 struct HeadWeights;
 
-/// What attention to a cache gives besides: the weights of the last query of each sequence that has any.
+/// Optional output of attention to a cache: the weights of the last query of each sequence that has any.
 struct LastWeights {
   std::vector<std::int64_t> heads{};  ///< wanted; none: nothing is computed
   Tensor weights{};  ///< [sequences with queries x heads, keys of the longest], 0 where there is no key
@@ -151,10 +151,10 @@ class QKV_API MultiHeadAttention {
   /// ...].
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options = {}, Observer* observer = nullptr) const;
-  /// Of queries that pass through `norm` first, if it is given; without a memory keys and values are of the same rows.
-  /// In blocks (row_blocks.h): of long sequences there are at a time only the queries, in whose place the outputs are
-  /// written, and the keys and values of some heads, 6 MiB or one head's, unless the observer, a bias, or a mask of
-  /// single pairs is to see all heads, or weights are not in full storage.
+  /// Queries pass through `norm` first, if given; without a memory keys and values come from the same rows. In blocks
+  /// (row_blocks.h): long sequences hold only the queries, overwritten by the outputs, and the keys and values of some
+  /// heads, 6 MiB or one head's, unless the observer, a bias, or a mask of single pairs needs all heads, or weights are
+  /// not in full storage.
   void forward(const Sequences& query, const LayerNorm* norm, const std::optional<Sequences>& memory,
                const MultiHeadAttentionOptions& options, Observer* observer, const RowSink& put) const;
 
@@ -163,7 +163,8 @@ class QKV_API MultiHeadAttention {
   /// Queries have the last cached positions, as key_value_cache.h says.
   /// With a cache there are no dropout, no weights (of the options: but `last`), no bias_kv and no zero_attention.
   /// `singly` needs ragged queries; each of them counts as the last one of a sequence then.
-  KeyValueCache make_cache(std::int64_t batch, std::optional<Dtype> dtype = {}) const;  ///< default: that of weights
+  KeyValueCache make_cache(std::int64_t batch,
+                           std::optional<Dtype> dtype = {}) const;  ///< default: the type of the weights
   void append(const Sequences& memory, KeyValueCache& cache, int threads = 0) const;
   Tensor forward(const Sequences& query, const KeyValueCache& cache, const MultiHeadAttentionOptions& options = {},
                  LastWeights* last = nullptr, CacheQueries queries = CacheQueries::together) const;
@@ -172,8 +173,7 @@ class QKV_API MultiHeadAttention {
   Tensor forward(const Sequences& query, const Sequences& key, const Sequences& value,
                  const MultiHeadAttentionOptions& options, MultiHeadAttentionSaved& saved) const;
   /// With the same inputs and options, and the gradient of the output: adds to the gradients of the parameters that
-  /// want them, and to the views given. The observer receives heads_gradient, the gradient of what forward() gives as
-  /// heads.
+  /// want them, and to the views given. The observer receives heads_gradient, the gradient of forward()'s heads.
   void backward(const Sequences& query, const Sequences& key, const Sequences& value,
                 const MultiHeadAttentionOptions& options, const MultiHeadAttentionSaved& saved,
                 const TensorView& grad_out, const MultiHeadAttentionGradients& gradients = {},
@@ -200,7 +200,7 @@ class QKV_API MultiHeadAttention {
   HeadAttention middle(const Inputs& inputs, const MultiHeadAttentionSaved& saved) const;
   /// Heads of keys and values that are there at a time.
   std::int64_t heads_at_once(std::int64_t keys, const MultiHeadAttentionOptions& options) const;
-  /// Of roles begin <= role < end, which have the same rows.
+  /// Projects roles begin <= role < end, which have the same rows.
   void project_roles(const Inputs& inputs, int begin, int end, const RotaryRows& angles, const Projected& to,
                      int threads) const;
   /// As attention takes them: rows of a role (0 to 2: queries, keys, values), projected to so many heads as `out`
@@ -212,7 +212,7 @@ class QKV_API MultiHeadAttention {
   Tensor project_all(int role, const Sequences& form, std::span<const std::int64_t> starts, int threads) const;
   void multiply(int role, const TensorView& rows, std::int64_t first_head, const MutableTensorView& out,
                 int threads) const;
-  /// Of rows of queries or keys, if rotary: row i of sequence b has position starts[b] + i (none: i).
+  /// Angles of rows of queries or keys, if rotary: row i of sequence b has position starts[b] + i (none: i).
   RotaryRows angles_of(int role, const Sequences& form, std::span<const std::int64_t> starts = {}) const;
   /// Turned back, if rotary; from the gradient of what norms gave, if there are norms, in place.
   void heads_backward_in_place(int role, const Sequences& form, const Tensor& before_norm, Tensor& grad, int threads);
@@ -221,7 +221,7 @@ class QKV_API MultiHeadAttention {
 
   MultiHeadAttentionConfig config_;
   WeightStorage storage_;
-  std::shared_ptr<const HeadLayout> layout_;  ///< of parameters_: all but those of out_
+  std::shared_ptr<const HeadLayout> layout_;  ///< of parameters_, without out_
   std::vector<PackedParameter> parameters_;
   Tensor extra_key_, extra_value_;        ///< [extra keys, kv_heads, head_dim]
   std::optional<LayerNorm> norms_[2];     ///< of queries and keys

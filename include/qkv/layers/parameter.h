@@ -8,8 +8,8 @@
 ///     layer.visit([&](const std::string& name, const Parameter& p) { tensors[name] = p.value; }, "encoder.");
 ///
 /// visit() reads, and what it passes may be made for the call: copy what must outlast it. update() may write values and
-/// gradients, of unchanged shape and type; when it returns, whatever a layer had laid out from its values is laid out
-/// anew. No other call may run on the layer meanwhile.
+/// gradients, of unchanged shape and type; when it returns, layers repack what they had packed from its values. No
+/// other call may run on the layer meanwhile.
 #pragma once
 
 #include <functional>
@@ -23,7 +23,7 @@ namespace qkv {
 struct Parameter {
   Tensor value{};
   Tensor gradient{};  ///< what backward adds to, of value's shape and type; no elements: not wanted, costs nothing
-  WeightStorage storage = WeightStorage::full;  ///< of what is multiplied by
+  WeightStorage storage = WeightStorage::full;  ///< of the matrix in products
   Tensor units{};  ///< of int8 and int8_groups: of each column and group, which value rounds
 
   bool has_gradient() const { return gradient.element_count() > 0; }

@@ -31,8 +31,8 @@ class QKV_API PatchEmbedding {
   /// positions.weight [1 + grid height * grid width, dim].
   PatchEmbedding(const PatchEmbeddingConfig& config, Weights& weights, const std::string& scope = "");
 
-  /// The patches of pictures of this size; what is left at the right and at the bottom is not looked at.
-  /// std::invalid_argument if there is none.
+  /// The patches of pictures of this size; the rest at the right and at the bottom is ignored. std::invalid_argument if
+  /// there is none.
   PictureSize grid_of(const PictureSize& pixels) const;
 
   /// pictures [batch, height, width, channels] -> [batch, 1 + patches, dim].

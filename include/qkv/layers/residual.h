@@ -47,8 +47,8 @@ class QKV_API Residual {
   using SublayerBackward =
       std::function<void(const TensorView& input, const TensorView& grad_out, const MutableTensorView& grad_input)>;
 
-  /// Takes the weights of the norm, if there is one; both: also those of the other one, after.*; layer scale, which is
-  /// pre alone: layer_scale.weight [dim].
+  /// Takes the weights of the norm, if there is one; both: also of the other norm, after.*; layer scale (only pre):
+  /// layer_scale.weight [dim].
   Residual(const LayerNormConfig& norm, NormOrder order, Weights& weights, const std::string& scope,
            bool layer_scale = false);
 

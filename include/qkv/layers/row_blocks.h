@@ -17,9 +17,9 @@ struct NormedRows {
   const LayerNorm* norm = nullptr;
 };
 
-/// Takes rows of the result, [count, dim] and row-major, which it may write to; they are those of [n, dim] from `first`
-/// on. Called once for each block, by several threads at a time, when nothing more is read of the input but the same
-/// rows.
+/// Takes rows of the result, [count, dim] and row-major, which it may overwrite; they are the rows of [n, dim] from
+/// `first` on. Called once per block, by several threads at a time, when of the input only the same rows are still
+/// read.
 using RowSink = std::function<void(std::int64_t first, const MutableTensorView& rows)>;
 
 }  // namespace qkv

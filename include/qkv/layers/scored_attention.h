@@ -43,7 +43,7 @@ class QKV_API ScoredAttention {
                  const Mask& mask = {}) const;
   Tensor forward(const Sequences& query, const Sequences& memory, ScoredAttentionSaved& saved, int threads = 0,
                  const Mask& mask = {}) const;
-  /// With the same inputs: adds to the gradients of the parameters that want them, and to those of queries and memory.
+  /// With the same inputs: adds to the gradients of the parameters that require them, and of queries and memory.
   void backward(const Sequences& query, const Sequences& memory, const ScoredAttentionSaved& saved,
                 const TensorView& grad_out, Tensor& grad_query, Tensor& grad_memory, int threads = 0);
 

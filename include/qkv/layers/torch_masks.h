@@ -1,6 +1,6 @@
 /// \file
 /// Converts the masks of torch.nn.MultiheadAttention. There true hides a key and a float is added to the logits;
-/// here true lets a query attend, and what is added is a bias.
+/// here true lets a query attend, and added floats are a bias.
 ///
 ///     TorchMasks masks({.attention = attn_mask, .key_padding = key_padding_mask}, heads);
 ///     layer.forward(x, {.mask = masks.mask(), .bias = masks.bias()});
@@ -17,7 +17,7 @@ namespace qkv {
 
 class QKV_API TorchMasks {
  public:
-  /// Either may be absent. bool, or a floating type: that of the layer.
+  /// Either may be absent. bool, or the layer's floating type.
   struct Given {
     TensorView attention;    ///< attn_mask: [q_len, k_len] or [batch * heads, q_len, k_len]
     TensorView key_padding;  ///< key_padding_mask: [batch, k_len] or [k_len]

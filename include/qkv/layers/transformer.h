@@ -2,7 +2,7 @@
 /// Stacks of encoder and decoder layers, and both together with the semantics of torch.nn.Transformer: no embedding, no
 /// positions, no output projection. Source: Vaswani et al., "Attention is all you need" (2017), section 3.
 ///
-///     Weights weights = initial_weights(1);                                        // or those of a file
+///     Weights weights = initial_weights(1);                                        // or read from a file
 ///     Transformer model({.layer = {.model_dim = 256, .heads = 4, .ff_dim = 1024}, .encoder_layers = 3,
 ///                        .decoder_layers = 3}, weights);
 ///     Tensor out = model.forward({source, source_offsets}, {target, target_offsets});   // [target tokens, model_dim]
@@ -22,7 +22,7 @@ namespace qkv {
 struct StackConfig {
   TransformerLayerConfig layer{};
   std::int64_t layers = 6;
-  std::vector<TransformerLayerConfig> each{};  ///< of each layer, where they differ; empty: all are as `layer`
+  std::vector<TransformerLayerConfig> each{};  ///< one per layer, if they differ; empty: all are as `layer`
   bool final_norm = true;                      ///< with the epsilon and the bias of the layers
 };
 
@@ -42,7 +42,7 @@ struct StackMasks {
 struct QKV_API StackCache {
   std::vector<TransformerLayerCache> layers;
 
-  /// As those of a layer.
+  /// As in a layer.
   void reorder(std::span<const std::int64_t> parents);
   void reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths);
 };

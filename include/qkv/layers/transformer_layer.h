@@ -51,7 +51,7 @@ struct TransformerLayerConfig {
 using EncoderLayerConfig = TransformerLayerConfig;
 using DecoderLayerConfig = TransformerLayerConfig;
 
-/// Of a layer with memory.
+/// Options of a layer with memory.
 struct DecoderLayerOptions {
   Mask self_mask = Mask::causal();
   Bias self_bias{};
@@ -88,7 +88,7 @@ struct QKV_API TransformerLayerCache {
   KeyValueCache self;
   std::optional<KeyValueCache> memory{};
 
-  /// Sequence b continues what was sequence parents[b], or its first tokens (key_value_cache.h).
+  /// Sequence b continues the former sequence parents[b], or its first tokens (key_value_cache.h).
   void reorder(std::span<const std::int64_t> parents);
   void reorder(std::span<const std::int64_t> parents, std::span<const std::int64_t> lengths);  ///< without memory
 };
@@ -104,19 +104,18 @@ class QKV_API TransformerLayer {
   using Cache = TransformerLayerCache;
 
   /// Takes self_attn.*, linear1.*, linear2.*, norm1.* (unless attention_norm is false) and norm2.*; with memory also
-  /// multihead_attn.* and norm3.*, gated linear3.*; parallel has no norm2. Layer scale is that of the norm's scope.
+  /// multihead_attn.* and norm3.*, gated linear3.*; parallel has no norm2. Layer scale has the norm's scope.
   TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope = "");
 
-  /// x and memory as in multi_head_attention.h. The observer receives what it receives there (its "output" is that of
-  /// the attention), then attention_norm, what the residual connection around attention gives, feed_forward, and
-  /// feed_forward_norm, what the one around it gives. With memory: what the two attentions give under "self." and
-  /// "memory.", and self_norm and memory_norm for attention_norm.
+  /// x and memory as in multi_head_attention.h. The observer receives the names there ("output" is the attention's),
+  /// then attention_norm, the output of the residual connection around attention, feed_forward, and feed_forward_norm,
+  /// the output of the residual connection around it. With memory: the two attentions' names under "self." and
+  /// "memory.", and self_norm and memory_norm instead of attention_norm.
   Tensor run(const TransformerLayerInput& in, Observer* observer) const;
-  /// The same where x, of the shape of its rows, becomes what follows. Long sequences take least memory so
-  /// (multi_head_attention.h).
+  /// The same in place: x becomes the output. Long sequences take least memory so (multi_head_attention.h).
   void run(const TransformerLayerInput& in, Tensor& x, Observer* observer) const;
   /// The same for training. `dropout` applies at all sites: attention weights, after each sublayer, after the
-  /// activation; that of the options is ignored.
+  /// activation; the options' own is ignored.
   Tensor run(const TransformerLayerInput& in, const Dropout& dropout, Saved& saved) const;
   /// With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
   /// them, and to grad_memory, of the memory's shape. Returns the gradient of x. The observer receives what backward()
@@ -128,7 +127,7 @@ class QKV_API TransformerLayer {
   /// tokens of the cache and is appended to them. Up to rounding the same as a causal forward over all tokens; bit for
   /// bit, if each sequence has two new tokens or more each time. `last` and `queries`: of self-attention
   /// (multi_head_attention.h).
-  /// Without memory; keys and values are kept in this type, else in that of the weights.
+  /// Without memory; keys and values are kept in this type, by default the weights'.
   Cache make_cache(std::int64_t batch, std::optional<Dtype> dtype = {}) const;
   Cache make_cache(const Sequences& memory, int threads = 0) const;  ///< with it
   Tensor forward(const Sequences& x, Cache& cache, int threads = 0, LastWeights* last = nullptr,

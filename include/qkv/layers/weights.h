@@ -1,6 +1,6 @@
 /// \file
-/// Tensors by name on their way into layers. A layer takes what it needs, each once and with its shape checked; what
-/// is left in the end is unexpected. Names are those of PyTorch's state dict.
+/// Tensors by name on their way into layers. A layer takes the tensors it needs, each once and with its shape checked;
+/// tensors left in the end are unexpected. Names follow PyTorch's state dict.
 ///
 ///     Weights weights(read_safetensors(path).tensors, path);
 ///     Linear linear({.in = 512, .out = 64}, weights, "encoder.proj.");   // takes encoder.proj.weight and ...bias
@@ -61,7 +61,7 @@ class QKV_API Weights {
 
   /// Where packed() looks; not given: nowhere.
   void set_panels(std::shared_ptr<PanelStore> panels) { panels_ = std::move(panels); }
-  /// What is stored under this name for a matrix [rows, columns], else what `pack` makes of it.
+  /// The packed matrix [rows, columns] stored under this name, else the result of `pack`.
   PackedMatrix packed(const std::string& name, std::int64_t rows, std::int64_t columns, WeightStorage storage,
                       const std::function<PackedMatrix()>& pack);
 
@@ -70,7 +70,7 @@ class QKV_API Weights {
 
  private:
   std::map<std::string, Tensor> tensors_;
-  Draw draw_;  ///< empty: only what is in tensors_
+  Draw draw_;  ///< empty: only tensors_
   std::function<bool(const std::string& name)> is_bf16_;
   std::shared_ptr<PanelStore> panels_;
   std::string origin_;

@@ -1,7 +1,7 @@
 /// \file
-/// What every encoder-decoder can do, whatever it is made of: give logits and a loss, take the next token, list its
-/// attentions and its weights. TransformerEncoderDecoder and RecurrentEncoderDecoder are the two kinds; translating,
-/// training and explaining ask for no more.
+/// The interface of every encoder-decoder: logits and loss, the next token, lists of attentions and weights.
+/// TransformerEncoderDecoder and RecurrentEncoderDecoder implement it; translating, training and explaining use nothing
+/// else.
 ///
 ///     std::unique_ptr<EncoderDecoder> model = EncoderDecoder::load("models/en-es");
 ///     Tensor logits = model->logits(batch);                         // [target tokens, vocab]
@@ -34,14 +34,14 @@ struct EncoderDecoderTokens {
   std::int64_t positions = 0;     ///< the longest sequence
   std::int32_t end = 0;           ///< ends every text of either side
   std::int32_t padding = 0;       ///< its embedding gets no gradient; no source holds it
-  std::int32_t start = 0;         ///< what the decoder begins with
+  std::int32_t start = 0;         ///< the first token of the decoder
 
   /// How many tokens can be generated.
   std::int64_t output_vocab() const { return target_vocab > 0 ? target_vocab : vocab; }
   bool operator==(const EncoderDecoderTokens&) const = default;
 };
 
-/// Who may attend to whom besides, a mask for each layer of a place of attention; none: as the model has it.
+/// Additional masks, one for each layer of a place of attention; none: only the model's own.
 struct EncoderDecoderMasks {
   std::span<const Mask> encoder{}, decoder{}, memory{};
 };
@@ -65,7 +65,7 @@ struct EncoderDecoderTrainingOptions {
 struct EncoderDecoderAttention {
   enum class Place { encoder, decoder, memory };  ///< memory: target tokens attend to source tokens
   Place place = Place::memory;
-  std::string before{}, after{};  ///< what names its intermediates, around the number of the layer
+  std::string before{}, after{};  ///< names of its intermediates, around the number of the layer
   std::int64_t layers = 0;
   std::int64_t heads = 0;
   std::int64_t model_dim = 0;
@@ -105,9 +105,9 @@ class QKV_API EncoderDecoder {
 
   /// Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   virtual void save(const std::string& folder, Dtype dtype = Dtype::f32) const = 0;
-  /// The class of transformers that opens what save() writes; empty: none does.
+  /// The class of transformers that opens a saved folder; empty: none.
   virtual std::string transformers_class() const = 0;
-  /// Equal for models that differ in their weights alone: what fingerprint() takes of the config.
+  /// Equal for models that differ only in their weights: the config's part of fingerprint().
   virtual std::string config_text() const = 0;
 };
 

@@ -1,6 +1,6 @@
 /// \file
-/// From a picture to the numbers that a Vision Transformer reads, as transformers' ViTImageProcessor and
-/// BitImageProcessor (DINOv2) make them: resize, crop, rescale, normalise.
+/// Prepares pictures for a Vision Transformer, as transformers' ViTImageProcessor and BitImageProcessor (DINOv2) do:
+/// resize, crop, rescale, normalise.
 ///
 ///     ImageProcessor processor = ImageProcessor::load("models/dino");
 ///     Tensor x = processor.process(read_picture("cat.jpg"));  // f32 [224, 224, 3]
@@ -23,7 +23,7 @@ enum class Resampling {
   bicubic,   ///< Keys's cubic, a = -1/2, 2 wide
 };
 
-/// The steps in their order; one that is not there is left out. Defaults: those of ViTImageProcessor.
+/// The steps in order; unset steps are skipped. Defaults as in ViTImageProcessor.
 struct ImageProcessorConfig {
   struct Resize {
     PictureSize size{224, 224};
@@ -50,16 +50,16 @@ class QKV_API ImageProcessor {
 
   /// preprocessor_config.json of a ViTImageProcessor or BitImageProcessor, with the defaults of its class. FormatError,
   /// naming the key, for any other class, for keys that are unknown or ask for another step, and for resampling other
-  /// than bilinear (2) and bicubic (3). A picture has three channels and rows, columns, channels in this order whatever
-  /// do_convert_rgb and data_format say.
+  /// than bilinear (2) and bicubic (3). A picture has three channels, in the order rows, columns, channels, regardless
+  /// of do_convert_rgb and data_format.
   static ImageProcessorConfig read_config(const std::string& folder);
-  /// Writes such a file, that of a ViTImageProcessor.
+  /// Writes such a file, for a ViTImageProcessor.
   void save(const std::string& folder) const;
   static ImageProcessor load(const std::string& folder) { return ImageProcessor(read_config(folder)); }
 
-  /// u8 [height, width, 3] to f32 [height, width, 3]. Resized pixels are those of Image.resize in Pillow 13, and the
-  /// results those of transformers on Pillow, to the bit. std::invalid_argument for any other tensor, and if the
-  /// picture becomes larger than those that pictures.h reads.
+  /// u8 [height, width, 3] to f32 [height, width, 3]. Resized pixels equal Image.resize of Pillow 13, and results equal
+  /// transformers on Pillow, to the bit. std::invalid_argument for any other tensor, and if the picture becomes larger
+  /// than those that pictures.h reads.
   Tensor process(const TensorView& picture, int threads = 0) const;
 
   const ImageProcessorConfig& config() const { return config_; }

@@ -58,7 +58,7 @@ struct LlamaSizes {
 QKV_API LanguageModelConfig llama_config(const LlamaSizes& sizes);
 
 struct LanguageModelOptions {
-  std::span<const Mask> masks{};  ///< what else is hidden, one for each layer; none: nothing
+  std::span<const Mask> masks{};  ///< additional masks, one for each layer; empty: none
   int threads = 0;                ///< 0: threads()
   std::stop_token stop{};
 };
@@ -81,17 +81,17 @@ struct LayerHead {
 
 /// How prompts are read. The bits of what follows do not depend on it.
 struct PromptOptions {
-  /// Tokens of each prompt that are read at once, so that a long one takes less memory; at least 2, and a single one
-  /// that would be left over goes with those before it. 0: all.
+  /// Tokens of each prompt to read at once, so that a long one takes less memory; at least 2, and a single one left
+  /// over joins the chunk before it. 0: all.
   std::int64_t chunk = 0;
-  /// Called for each of these heads by the pass that reads a prompt's last token, or one that was written behind it:
-  /// what this token attends to, itself the last. Prompt: of which the row is; head: by its number in the list.
+  /// Called for each of these heads by the pass that reads a prompt's last token or a new token, with its weights, the
+  /// last one for itself. `prompt`: of the row; `head`: by its number in the list.
   std::vector<LayerHead> heads{};
   std::function<void(std::size_t prompt, std::size_t head, std::span<const float> weights)> on_weights{};
-  /// Of one prompt, from make_cache(): has read its first tokens, not all, and will have read what follows, guesses
-  /// that failed included. It must outlive what uses it.
+  /// For one prompt, from make_cache(): holds a proper prefix of it, and then receives what follows, including rejected
+  /// drafts. It must outlive its users.
   StackCache* cache = nullptr;
-  Dtype cache_type = Dtype::f32;  ///< of keys, values and queries where there is no such cache; bf16 and f16 round them
+  Dtype cache_type = Dtype::f32;  ///< of keys, values and queries without such a cache; bf16 and f16 round them
   int threads = 0;                ///< 0: threads()
   std::stop_token stop{};
 };
@@ -119,23 +119,23 @@ class QKV_API LanguageModel {
   /// (transformer_layer.h), norm.*, and output.weight [vocab, model_dim] unless it is tied, with output.bias.
   LanguageModel(const LanguageModelConfig& config, Weights& weights);
 
-  /// Of all sequences, one after the other: the hidden states behind the final norm [tokens, model_dim], and the logits
-  /// [tokens, vocab] of what follows each token. std::invalid_argument if an id is not in the table or a sequence is
-  /// too long. The observer receives "embeddings" (the input of the layers), then what transformer.h names.
+  /// For all sequences, one after the other: the hidden states after the final norm [tokens, model_dim], and the logits
+  /// [tokens, vocab] of the token after each. std::invalid_argument if an id is not in the table or a sequence is too
+  /// long. The observer receives "embeddings" (the input of the layers), then what transformer.h names.
   Tensor hidden(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
   Tensor logits(Prompts sequences, const LanguageModelOptions& options = {}, Observer* observer = nullptr) const;
 
   /// The logits [n, vocab] of rows [n, model_dim] that hidden() gave.
   Tensor project(const TensorView& hidden, int threads = 0) const;
 
-  /// What the model would write if these were its last hidden states: final norm and output of rows [n, model_dim], as
-  /// the observer receives them of a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source:
-  /// nostalgebraist, "interpreting GPT: the logit lens" (2020).
+  /// The model's prediction if these were its last hidden states: final norm and output of rows [n, model_dim], as the
+  /// observer receives them from a layer ("layers.N.feed_forward_norm"), as logits [n, vocab]. Source: nostalgebraist,
+  /// "interpreting GPT: the logit lens" (2020).
   Tensor read_out(const TensorView& rows, const LanguageModelOptions& options = {}) const;
 
-  /// The backward pass from minus the log-probability of `next` behind the first tokens of a sequence, as many as
-  /// `behind` (1 or more); the observer receives "layers.N.heads_gradient" (multi_head_attention.h).
-  /// std::invalid_argument as above.
+  /// The backward pass from minus the log-probability of `next` after the first `behind` (1 or more) tokens of a
+  /// sequence; the observer receives "layers.N.heads_gradient" (multi_head_attention.h). std::invalid_argument as
+  /// above.
   void observe_gradients(std::span<const std::int32_t> sequence, std::int64_t behind, std::int32_t next,
                          Observer& observer) const;
 
@@ -150,12 +150,11 @@ class QKV_API LanguageModel {
   /// LlamaForCausalLM opens them. std::invalid_argument unless the config is one of llama_config().
   void save(const std::string& folder, const LanguageTokens& tokens, Dtype dtype = Dtype::f32) const;
 
-  /// What follows these prompts, as generate() asks for it; the first step gives the logits behind each prompt. A
-  /// prompt is read when it begins, but for a beginning of 16 tokens or more that another one has, which is read once.
-  /// std::invalid_argument as above, for an empty prompt, for heads that are not there, and for a cache that does not
-  /// fit. The model must outlive it.
+  /// The continuations of these prompts, for generate(); the first step gives the logits after each prompt. A prompt is
+  /// read when it begins; a common beginning of 16 tokens or more is read once. std::invalid_argument as above, for an
+  /// empty prompt, for heads that do not exist, and for a cache that does not match. The model must outlive it.
   std::unique_ptr<NextTokens> next_tokens(Prompts prompts, const PromptOptions& options = {}) const;
-  /// That has read nothing of one prompt.
+  /// An empty cache for one prompt.
   StackCache make_cache(Dtype type = Dtype::f32) const { return layers_.make_cache(1, type); }
 
   const LanguageModelConfig& config() const { return config_; }
@@ -165,7 +164,7 @@ class QKV_API LanguageModel {
  private:
   class Continuation;
 
-  /// What the output takes of a loss; refuses what loss() does.
+  /// The output's part of a loss; refuses what loss() refuses.
   ClassWeights classes(Tensor& storage) const;
   /// Embeddings of ids at these positions.
   Tensor embed(std::span<const std::int32_t> ids, std::span<const std::int32_t> positions) const;

@@ -1,6 +1,6 @@
 /// \file
-/// An encoder that makes a vector of each text, trained on pairs of texts that belong together. Of the pairs of a batch
-/// each text is to be nearer to its partner than to the partners of all others:
+/// An encoder that makes a vector of each text, trained on pairs of texts that belong together. In a batch, each text
+/// should be nearer to its partner than to the partners of all others:
 ///   loss = sum over i of cross-entropy(softmax over j of cos(first_i, second_j) / temperature, i)
 /// Source: van den Oord et al., "Representation learning with contrastive predictive coding" (2018); as
 /// MultipleNegativesRankingLoss of sentence-transformers, whose scale is 1 / temperature.
@@ -19,7 +19,7 @@
 
 namespace qkv {
 
-/// What becomes a text's vector, which is then made of length 1.
+/// Pooling of a text's vector, which is then normalised to length 1.
 enum class SentencePooling {
   mean,   ///< the mean of all tokens
   first,  ///< the first token
@@ -54,9 +54,9 @@ class QKV_API SentenceEncoder {
   LossSum loss(const SentencePairs& batch, const SentenceTrainingOptions& options = {}) const;
   LossSum backward(const SentencePairs& batch, const SentenceTrainingOptions& options);
 
-  /// Writes config.json, that of the folder `from`, which the encoder is of; the files that say how vectors are made
-  /// (modules.json and those that it names), where texts have at most `max_length` tokens; and model.safetensors, the
-  /// weights as `dtype`: as Embedder and sentence-transformers open them.
+  /// Writes config.json of the encoder's folder `from`; the files that say how vectors are made (modules.json and those
+  /// that it names), where texts have at most `max_length` tokens; and model.safetensors, the weights as `dtype`: as
+  /// Embedder and sentence-transformers open them.
   void save(const std::string& folder, const std::string& from, std::int64_t max_length,
             Dtype dtype = Dtype::f32) const;
 

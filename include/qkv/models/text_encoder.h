@@ -1,8 +1,8 @@
 /// \file
 /// BERT: embeddings of words, positions and types, and post-norm encoder layers. Reads the Hugging Face folder of any
 /// model of this family, and of RoBERTa, XLM-RoBERTa, DistilBERT and MPNet, which are the same with other positions,
-/// without types or with a bias by relative position; and of ModernBERT, whose layers are those of today's language
-/// models, with windows to both sides in most, and ALBERT, whose layers are one. Source: Devlin et al., "BERT:
+/// without types or with a bias by relative position; and of ModernBERT, with layers like today's language models and
+/// windows to both sides in most of them, and ALBERT, whose layers share their weights. Source: Devlin et al., "BERT:
 /// Pre-training of deep bidirectional Transformers" (2018).
 ///
 ///     TextEncoder model = TextEncoder::load("models/minilm");
@@ -30,7 +30,7 @@ namespace qkv {
 struct TextEncoderConfig {
   std::int64_t vocab = 0;
   std::int64_t positions = 0;  ///< the longest sequence
-  std::int64_t types = 0;      ///< 0: no embeddings of types, whatever types the tokens have
+  std::int64_t types = 0;      ///< 0: no embeddings of types, for any types of the tokens
   std::int64_t model_dim = 0;
   std::int64_t layers = 0;
   std::int64_t heads = 0;
@@ -40,12 +40,12 @@ struct TextEncoderConfig {
   /// RoBERTa: tokens with this id have the row of this number in the table of positions, all others those above,
   /// counted without them. -1: every position counts, from row 0.
   std::int32_t padding = -1;
-  /// MPNet: what is added to the logits of every layer is a table of so many of T5's buckets, to a distance of 128
-  /// (relative_table.h). 0: nothing is.
+  /// MPNet: number of T5's buckets, to a distance of 128, in a table added to the logits of every layer
+  /// (relative_table.h). 0: none.
   std::int64_t relative_buckets = 0;
 
   bool learnt_positions = true;  ///< a table of them
-  /// Of each layer, where it is not as layer() says; then the norm of the embeddings has a bias if layers have, and a
+  /// One config per layer, if not as layer() says; then the norm of the embeddings has a bias if layers have, and a
   /// final norm follows them.
   std::vector<TransformerLayerConfig> each{};
 
@@ -124,7 +124,7 @@ class QKV_API TextEncoder {
   const TextEncoderConfig& config() const { return config_; }
   /// The table of words, to which an output may be tied.
   Parameter& words() { return word_.weight(); }
-  /// What is added to the logits of every layer; borrows the model.
+  /// The bias of the logits of every layer; borrows the model.
   std::optional<RelativeTable> relative_bias() const;
   void visit(const ParameterVisitor& visitor) const;
   void update(const ParameterUpdater& updater);

@@ -51,7 +51,7 @@ struct TextHeadConfig {
 struct LabelledTokens {
   TokenBatch tokens;
   std::vector<std::int32_t> labels;
-  /// Of multi_label (1 or 0) and regression instead of labels: [batch, outputs].
+  /// For multi_label (1 or 0) and regression, instead of labels: [batch, outputs].
   std::vector<float> targets{};
 };
 
@@ -103,8 +103,8 @@ class QKV_API TextModel {
   /// smoothing of targets.
   LossSum loss(const LabelledTokens& batch) const;
   LossSum backward(const LabelledTokens& batch, const TextTrainingOptions& options);
-  /// Writes config.json, that of the folder `from`, which the encoder is of, with this head; and model.safetensors, the
-  /// weights as `dtype`: as transformers' class of the task opens them.
+  /// Writes config.json of the encoder's folder `from`, with this head; and model.safetensors, the weights as `dtype`:
+  /// as transformers' class of the task opens them.
   void save(const std::string& folder, const std::string& from, Dtype dtype = Dtype::f32) const;
 
   const TextHeadConfig& config() const { return config_; }
@@ -120,7 +120,7 @@ class QKV_API TextModel {
   struct HeadSaved;
   /// What the output takes: of rows [n, model_dim], through the head's own layers.
   Tensor features(Tensor rows, int threads, HeadSaved* saved = nullptr) const;
-  /// From the gradient of the features of these rows to that of the encoder's output.
+  /// The gradient of the encoder's output, from the gradient of the features of these rows.
   Tensor backward_features(std::span<const std::int64_t> rows, const TokenBatch& tokens, const HeadSaved& saved,
                            Tensor grad);
   void check_labels(const LabelledTokens& batch) const;

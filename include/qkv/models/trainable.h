@@ -1,6 +1,6 @@
 /// \file
 /// What a model must be able to do to be trained: list its weights, and give a loss with its gradients for a batch of
-/// examples, of whatever kind.
+/// examples of any kind.
 #pragma once
 
 #include <cstdint>

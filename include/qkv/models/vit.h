@@ -23,7 +23,7 @@ namespace qkv {
 
 enum class VitKind {
   vit,     ///< the classifier takes the class token
-  dinov2,  ///< layer scale; the classifier takes the class token beside the mean of the patches
+  dinov2,  ///< layer scale; the classifier takes the class token and the mean of the patches
 };
 
 struct VitConfig {
@@ -67,7 +67,7 @@ class QKV_API Vit {
   /// `folder` holds config.json, whose model_type is "vit" or "dinov2", and model.safetensors (or an index, and the
   /// files that it names), with or without a classifier; the pooler and the mask token are ignored. FormatError, naming
   /// the file and what is wrong, for anything else that is missing, superfluous, of another shape or not supported.
-  /// Matrices are kept as `storage` says (matmul.h), but that of the classifier.
+  /// Matrices are kept as `storage` says (matmul.h), except the classifier's.
   static Vit load(const std::string& folder, WeightStorage storage = WeightStorage::full);
   /// What its config.json says.
   static VitConfig read_config(const std::string& folder);

@@ -1,18 +1,18 @@
 /// \file
-/// What a classifier of pictures or of texts says.
+/// Results of a classifier of pictures or texts.
 #pragma once
 
 #include <string>
 
 namespace qkv {
 
-/// What becomes of the logits of classes.
+/// How logits of classes become results.
 enum class ClassScores { softmax, sigmoid, logits };
 
 /// A class and how probable it is.
 struct ClassProbability {
   std::string label;
-  /// Softmax of the logits, of a text with several labels at once the sigmoid of each; of a regression the number.
+  /// Softmax of the logits; with several labels at once the sigmoid of each; for regression the number.
   double probability = 0;
 };
 

@@ -1,8 +1,8 @@
 /// \file
-/// From texts to embeddings that say how alike the texts are, in the three forms of sentence-transformers: a vector
-/// (the mean over a text's tokens or its first one, of length 1 where the folder says so), a sparse one with a number
-/// for each word of the vocabulary (SPLADE), or a vector for each token (late interaction, ColBERT). Sources: Reimers,
-/// Gurevych, "Sentence-BERT" (2019); Formal et al., "SPLADE v2" (2021); Khattab, Zaharia, "ColBERT" (2020).
+/// Embeds texts for comparison, in the three forms of sentence-transformers: a vector (the mean over a text's tokens or
+/// its first one, of length 1 where the folder says so), a sparse one with a number for each word of the vocabulary
+/// (SPLADE), or a vector for each token (late interaction, ColBERT). Sources: Reimers, Gurevych, "Sentence-BERT"
+/// (2019); Formal et al., "SPLADE v2" (2021); Khattab, Zaharia, "ColBERT" (2020).
 ///
 ///     Embedder embedder = Embedder::load("models/minilm");
 ///     Tensor e = embedder.embed(texts);   // [texts, dim]
@@ -27,7 +27,7 @@
 
 namespace qkv {
 
-/// What a folder makes of a text.
+/// The kind of a folder's embeddings.
 enum class EmbeddingKind {
   vector,  ///< one vector
   sparse,  ///< log(1 + relu(x)) of the logit x of each word of the vocabulary, where it is largest among the tokens
@@ -36,8 +36,8 @@ enum class EmbeddingKind {
 inline constexpr std::pair<std::string_view, EmbeddingKind> kEmbeddingKinds[] = {
     {"vector", EmbeddingKind::vector}, {"sparse", EmbeddingKind::sparse}, {"tokens", EmbeddingKind::tokens}};
 
-/// What a text is to others, which folders of EmbeddingKind::tokens ask: their queries may be filled up with masked
-/// words, and their documents may lose tokens that say little.
+/// The role of a text, for folders of EmbeddingKind::tokens: queries may be padded with masks, documents may lose
+/// tokens with little meaning.
 enum class TextRole { text, query, document };
 inline constexpr std::pair<std::string_view, TextRole> kTextRoles[] = {
     {"text", TextRole::text}, {"query", TextRole::query}, {"document", TextRole::document}};
@@ -48,10 +48,10 @@ struct EmbedOptions {
   std::optional<std::string> prompt{};  ///< before each text, instead of the folder's default prompt
   TextRole role = TextRole::text;
   std::size_t max_length = 0;  ///< tokens of a text that are read, up to the model's positions; 0: the folder's
-  /// What is left of an embedding: of a vector so many first numbers (Kusupati et al., "Matryoshka Representation
-  /// Learning", 2022), of a sparse one so many largest, the others being 0. 0: as many as the folder says, or all.
+  /// Size of a truncated embedding: the first numbers of a vector (Kusupati et al., "Matryoshka Representation
+  /// Learning", 2022), the largest of a sparse one, the others being 0. 0: as the folder says, or all.
   std::size_t dimensions = 0;
-  /// Whether a vector has length 1 in the end; nothing: where the folder says so, also after dimensions are left out.
+  /// Whether to normalise vectors to length 1; unset: if the folder says so, also after truncation.
   std::optional<bool> normalize{};
   std::span<std::int64_t> cut{};  ///< optional output, one per text: how many of its tokens exceed the maximum length
   int threads = 0;                ///< 0: threads()
@@ -72,19 +72,19 @@ class QKV_API Embedder {
   /// (prompts, truncate_dim, max_active_dims). Without them: a vector, the mean, any length, and as many tokens as the
   /// model has positions. modules.json lists Transformer, Pooling and perhaps Normalize; or Transformer and
   /// SpladePooling, and the model is a ForMaskedLM; or Transformer and perhaps Dense, MultiVectorMask and Normalize.
-  /// A folder of ColBERT's class HF_ColBERT has artifact.metadata and linear.weight beside the encoder's instead:
-  /// vectors of tokens, a plain text read as a document. FormatError for other steps, and for paths that leave the
-  /// folder. `storage` is that of the layers' matrices (matmul.h): tables stay in f32. docs/design/matmul.md has the
-  /// cosines of bf16 and int8_groups to full storage.
+  /// A folder of ColBERT's class HF_ColBERT has artifact.metadata, and linear.weight next to the encoder's weights
+  /// instead: vectors of tokens, a plain text read as a document. FormatError for other steps, and for paths that leave
+  /// the folder. `storage` applies to the layers' matrices (matmul.h): tables stay in f32. docs/design/matmul.md has
+  /// the cosines of bf16 and int8_groups to full storage.
   static Embedder load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  /// [texts, dim of the options], the same bits for any other texts and any number of threads. What exceeds the maximum
-  /// length of a text is cut off, and counted in options.cut. Texts that are not UTF-8 are read as tokenizer.h says.
+  /// [texts, dim of the options], the same bits for any other texts and any number of threads. Tokens beyond the
+  /// maximum length are cut off, and counted in options.cut. Texts that are not UTF-8 are read as tokenizer.h says.
   /// std::invalid_argument if options.cut is given with another number of elements than there are texts, for a
   /// max_length above the model's positions, for EmbeddingKind::tokens, and for normalize of another kind than vector.
   Tensor embed(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
 
-  /// The same numbers of EmbeddingKind::sparse, without the zeros. std::invalid_argument as above, and for other kinds.
+  /// The same for EmbeddingKind::sparse, without the zeros. std::invalid_argument as above, and for other kinds.
   std::vector<SparseEmbedding> embed_sparse(std::span<const std::string> texts, const EmbedOptions& options = {}) const;
 
   /// [tokens, dim] of each text; of EmbeddingKind::vector the last hidden states. std::invalid_argument as above, for
@@ -100,10 +100,10 @@ class QKV_API Embedder {
   const std::map<std::string, std::string>& prompts() const;
   const Tokenizer& tokenizer() const { return tokenizer_; }
   const TextEncoder& model() const;
-  /// What the folder says beside the model, tokenizers as digests, and of the options what changes results: for
+  /// The folder's settings besides the model, tokenizers as digests, and the options that change results: for
   /// fingerprint().
   std::string settings(const EmbedOptions& options = {}) const;
-  /// Of the model, with the head that makes sparse embeddings, and of the projection of tokens.
+  /// Parameters of the model, with the head for sparse embeddings, and of the projection of tokens.
   void visit(const ParameterVisitor& visitor) const;
 
  private:

@@ -1,5 +1,5 @@
 /// \file
-/// The words that a masked one of a text may be. Reads the folders of transformers' ForMaskedLM with a tokenizer.json.
+/// Predicts the masked words of a text. Reads the folders of transformers' ForMaskedLM with a tokenizer.json.
 ///
 ///     FillMask model = FillMask::load("folder");
 ///     model.fill("Paris is the [MASK] of France.")[0][0].label;   // the most probable word
@@ -21,7 +21,7 @@ class QKV_API FillMask : public TextPipeline {
   /// without a special token [MASK] or `<mask>`. `storage` as in weights.h.
   static FillMask load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  /// Of each masked word of the text its `top` most probable words, falling, as the tokenizer decodes them alone.
+  /// The `top` most probable words for each mask of the text, in decreasing order, as the tokenizer decodes them alone.
   /// Softmax over all words. std::invalid_argument for a text without a mask or with more tokens than the model has
   /// positions, and if `top` is below 1.
   std::vector<std::vector<ClassProbability>> fill(const std::string& text, std::int64_t top = 5,

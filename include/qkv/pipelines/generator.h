@@ -1,6 +1,6 @@
 /// \file
-/// From a prompt to what a decoder-only model writes behind it: tokenizer, model and search. Reads the folder of a
-/// language model as Hugging Face keeps it.
+/// Continues prompts with a decoder-only model: tokenizer, model and search. Reads Hugging Face folders of language
+/// models.
 ///
 ///     Generator generator = Generator::load("smollm2");
 ///     std::cout << generator.generate("The cat sat", {.max_new_tokens = 20}).text;
@@ -26,39 +26,37 @@ inline namespace pipelines {
 struct ChatTemplate;
 }
 
-/// What a prompt that is a text becomes: `text` is tokenized with what the tokenizer puts around a text, `raw` without,
-/// and `chat` is all that a user says, put into the folder's chat template (of ChatML, Llama 2 or 3, Mistral or Gemma),
-/// without.
+/// How a text prompt is tokenized: `text` with the special tokens that the tokenizer adds, `raw` without, and `chat` as
+/// a user's message formatted by the folder's chat template (ChatML, Llama 2 or 3, Mistral or Gemma), without.
 enum class PromptForm { text, raw, chat };
 
-/// What is not given is as the folder's generation_config.json says.
+/// Unset options follow the folder's generation_config.json.
 struct GeneratorOptions {
   PromptForm form = PromptForm::text;
-  /// Of a text, never more than the model has positions: the tokens that are written, or those of the prompt with them.
-  /// If neither is given and the folder says neither: 256 new ones.
+  /// Maximum tokens of a text, at most the model's positions: new tokens, or prompt and new tokens. If neither is given
+  /// here or by the folder: 256 new ones.
   std::optional<std::int64_t> max_new_tokens{}, max_length{};
   std::optional<std::int64_t> beams{};
   std::optional<double> length_penalty{}, repetition_penalty{};
   std::optional<Sampling> sampling{};  ///< draws tokens instead of searching
-  bool greedy = false;                 ///< does not draw, whatever the folder says
-  /// Beside the folder's: a text ends in front of the first one of them that it would hold. Beams must be 1.
+  bool greedy = false;                 ///< does not sample, regardless of the folder
+  /// Added to the folder's: a text ends before the first of these strings. Beams must be 1.
   std::vector<std::string> stop_strings{};
   std::int64_t nbest = 1;  ///< texts for each prompt, at most `beams`
-  /// What the first prompt of a call draws from, and the i-th one i lines later.
+  /// Random stream of the first prompt of a call; the i-th one draws i lines later.
   RandomStream stream{};
   std::int64_t chunk = 0;        ///< as in PromptOptions
-  Drafts drafts = Drafts::none;  ///< none are made while weights of heads are asked for
-  /// A file that keeps a text and the model's state behind it, for one prompt and 1 beam: a prompt continues the text
-  /// that is there, and one without tokens only lets the model write on, with the bits of a text that never stopped.
-  /// It is replaced when the call ends well. Empty: none.
+  Drafts drafts = Drafts::none;  ///< none while weights of heads are requested
+  /// A file with a text and the model's state after it, for one prompt and 1 beam: a prompt is appended to the text; an
+  /// empty one continues it with the bits of an uninterrupted text. The file is replaced when the call succeeds. Empty:
+  /// none.
   std::string session{};
-  /// Of the keys and values that are kept: f32, or in half the memory bf16 or f16, which is another arithmetic: they
-  /// and the queries are rounded.
+  /// Type of cached keys and values: f32, or in half the memory bf16 or f16, which round them and the queries.
   Dtype cache_type = Dtype::f32;
-  /// Called on the calling thread as texts grow, with what is new of the text behind a prompt: what it gives, one after
-  /// the other, is the text. Beams must be 1.
+  /// Called on the calling thread with each new piece of a prompt's text; the pieces add up to the text. Beams must be
+  /// 1.
   std::function<void(std::size_t prompt, std::string_view text)> on_text{};
-  std::vector<LayerHead> heads{};  ///< whose weights are kept; beams must be 1
+  std::vector<LayerHead> heads{};  ///< to keep the weights of; beams must be 1
   int threads = 0;                 ///< 0: threads()
   std::stop_token stop{};
 };
@@ -66,13 +64,13 @@ struct GeneratorOptions {
 enum class EndOfText { end_token, stop_string, length };
 
 struct GeneratedText {
-  std::string text{};               ///< behind the prompt, without the token that ended it
-  std::vector<std::int32_t> ids{};  ///< all that was written, what ended it and stop strings included
-  /// As in generate.h; where a session wrote on, those of all that was written behind the last prompt.
+  std::string text{};               ///< after the prompt, without the end token
+  std::vector<std::int32_t> ids{};  ///< all new tokens, including the end token and stop strings
+  /// As in generate.h; for a resumed session, of everything generated after the last prompt.
   double log_probability = 0, score = 0;
   EndOfText end = EndOfText::length;
-  /// Of each of the heads [written, prompt + written - 1], f32: row i is what the pass that wrote token i attended to,
-  /// 0 behind its own token.
+  /// For each of the heads [new, prompt + new - 1], f32: row i has the weights of the pass that generated token i, 0
+  /// after its own position.
   std::vector<Tensor> weights{};
 };
 
@@ -82,15 +80,15 @@ struct TextScoreOptions {
 };
 
 struct TokenScore {
-  double log_probability = 0;  ///< natural logarithm, behind the tokens before it
+  double log_probability = 0;  ///< natural logarithm, given the tokens before it
   std::int64_t rank = 1;       ///< among all tokens, 1 for the most probable; of equal ones the lower id comes first
 };
 
 struct ScoredText {
   std::vector<std::int32_t> ids{};
-  std::vector<TokenScore> tokens{};  ///< of all ids but the first, which has none before it
+  std::vector<TokenScore> tokens{};  ///< of all ids but the first, which has no context
   double log_probability = 0;        ///< the sum over tokens
-  std::int64_t bytes = 0;            ///< of the text that they are
+  std::int64_t bytes = 0;            ///< of their text
   double bits_per_byte = 0;          ///< -log_probability / ln(2) / bytes
   double perplexity = 0;             ///< exp(-log_probability / tokens)
 };
@@ -100,27 +98,27 @@ class QKV_API Generator {
  public:
   /// `folder` holds what LanguageModel::load reads, generation_config.json (else config.json says how to generate), and
   /// tokenizer.json, which prompts that are texts need; or it is a GGUF file, which holds them all. FormatError, naming
-  /// the file and the field, for what is malformed or asks for a way of tokenizing or generating that is not supported.
-  /// `storage` as in weights.h.
+  /// the file and the field, for malformed files and unsupported settings of tokenizing or generating. `storage` as in
+  /// weights.h.
   static Generator load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  /// The texts behind each prompt, best first: the same bits whatever other prompts there are, however many threads,
-  /// and however prompts are cut into chunks. std::invalid_argument, naming the prompt by its number from 1, for one
-  /// without tokens or with so many that no position is left to write, and for options that do not fit together;
-  /// FormatError if the folder had no tokenizer.json, and for a session that is damaged or of another model, arithmetic
-  /// or storage; IoError if it cannot be written.
+  /// The texts for each prompt, best first: the same bits for any other prompts, threads and chunks of prompts.
+  /// std::invalid_argument, naming the prompt by its number from 1, for one without tokens or with so many that no
+  /// position is left to write, and for options that do not fit together; FormatError if the folder had no
+  /// tokenizer.json, and for a session that is damaged or of another model, arithmetic or storage; IoError if it cannot
+  /// be written.
   std::vector<std::vector<GeneratedText>> generate(std::span<const std::string> prompts,
                                                    const GeneratorOptions& options = {}) const;
   GeneratedText generate(const std::string& prompt, const GeneratorOptions& options = {}) const;
   /// A prompt's ids. FormatError if the folder had no tokenizer.json, or for `chat` no chat template of a known kind.
   std::vector<std::int32_t> prompt_ids(const std::string& prompt, PromptForm form = PromptForm::text) const;
-  /// As generate() takes it with these options: what continues a session is raw, or the next message of its chat.
-  /// FormatError for a chat where the session's text is none by this template, or the template does not say how an
-  /// answer ends.
+  /// As generate() uses it with these options: a prompt that continues a session is raw, or the next message of its
+  /// chat. FormatError for a chat if the session's text does not match the template, or the template does not say how
+  /// an answer ends.
   std::vector<std::int32_t> prompt_ids(const std::string& prompt, const GeneratorOptions& options) const;
-  /// Why nothing is written behind a prompt of so many tokens; empty: it is.
+  /// Why a prompt of so many tokens cannot be continued; empty: it can.
   std::string refusal_of_length(std::int64_t tokens) const;
-  /// From ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
+  /// Continues ids, taken as they are. Without a tokenizer.json texts are empty, and stop strings are refused.
   std::vector<std::vector<GeneratedText>> generate_ids(LanguageModel::Prompts prompts,
                                                        const GeneratorOptions& options = {}) const;
   /// The same of prompts that come while others are written, and of which each is written with the bits that it has
@@ -130,17 +128,17 @@ class QKV_API Generator {
                         const GeneratorOptions& options = {}) const;
 
   /// How probable the model finds each token of these texts, tokenized as prompts are. A text longer than the model's
-  /// positions is read in windows that begin half of them apart, and a token counts in the first that holds it, as
-  /// transformers' guide to perplexity has it with that stride. std::invalid_argument, naming the text by its number
+  /// positions is read in windows that begin half of them apart, and a token is scored in the first that contains it,
+  /// as in transformers' guide to perplexity with that stride. std::invalid_argument, naming the text by its number
   /// from 1, for one with fewer than two tokens, or without a byte behind the first one; and for logits that are not
   /// finite. FormatError if the folder had no tokenizer.json.
   std::vector<ScoredText> score(std::span<const std::string> texts, const TextScoreOptions& options = {}) const;
 
-  /// How the folder's model draws, if it does.
+  /// How the folder's model samples, if it does.
   const std::optional<Sampling>& sampling() const { return defaults_.sampling; }
   std::int64_t beams(const GeneratorOptions& options) const { return options.beams.value_or(defaults_.beams); }
   const LanguageModel& model() const { return model_; }
-  /// What the folder says beside the model, tokenizers as digests: for fingerprint().
+  /// The folder's settings besides the model, tokenizers as digests: for fingerprint().
   std::string settings() const;
   const Tokenizer& tokenizer() const;  ///< FormatError if the folder had none
 

@@ -1,5 +1,5 @@
 /// \file
-/// From a picture to the classes that it may be of: an image processor and a Vision Transformer with a classifier.
+/// Classifies pictures: an image processor and a Vision Transformer with a classifier.
 ///
 ///     PictureClassifier classifier = PictureClassifier::load("models/digits");
 ///     for (const ClassProbability& found : classifier.classify(read_picture("7.png"), 3)) ...
@@ -25,7 +25,8 @@ class QKV_API PictureClassifier {
 
   PictureClassifier(ImageProcessor processor, Vit model);
 
-  /// The `top` most probable classes of a picture u8 [height, width, 3], falling; of equal ones the first of the model.
+  /// The `top` most probable classes of a picture u8 [height, width, 3], in decreasing order; ties in the model's
+  /// order.
   std::vector<ClassProbability> classify(const TensorView& picture, std::int64_t top = 1,
                                          const VitOptions& options = {}) const;
 

@@ -20,7 +20,7 @@ namespace qkv {
 
 struct Answer {
   std::string text;  ///< of the context; empty: there is no answer
-  double score = 0;  ///< probability of its first token times that of its last one
+  double score = 0;  ///< product of the probabilities of its first and last token
   TextSpan span{};   ///< bytes of the context
 };
 
@@ -30,7 +30,7 @@ struct AnswerOptions {
   std::int64_t max_answer_len = 15;       ///< tokens
   std::size_t max_seq_len = 0;            ///< tokens of a sequence; 0: 384, or max_length() if that is less
   std::size_t doc_stride = 128;           ///< tokens that two parts of a long context share; at most half of a sequence
-  bool handle_impossible_answer = false;  ///< none is an answer, too: its score is that of the first token of all
+  bool handle_impossible_answer = false;  ///< allows no answer, with the score of the first token
   bool align_to_words = true;             ///< an answer takes the whole words that it begins and ends in
   int threads = 0;                        ///< 0: threads()
   std::stop_token stop{};
@@ -40,13 +40,13 @@ struct AnswerOptions {
 class QKV_API QuestionAnswerer : public TextPipeline {
  public:
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json and
-  /// tokenizer_config.json (its model_max_length). FormatError as from there, and for a tokenizer that says nothing of
+  /// tokenizer_config.json (its model_max_length). FormatError as from there, and for a tokenizer that does not define
   /// pairs. `storage` as in weights.h.
   static QuestionAnswerer load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  /// The best answers, falling. Question and context are read as one sequence, a long context in overlapping parts.
-  /// In each part the logits of the context's tokens and of the first token become probabilities of where an answer
-  /// begins and of where it ends; answers that differ in case alone are one, whose scores are added.
+  /// The best answers, in decreasing order. Question and context are read as one sequence, a long context in
+  /// overlapping parts. In each part the logits of the context's tokens and of the first token become probabilities of
+  /// where an answer begins and of where it ends; answers that differ in case alone are one, whose scores are added.
   /// std::invalid_argument for a question that leaves no room for the context, for top_k or max_answer_len below 1, and
   /// for a max_seq_len above the model's positions.
   std::vector<Answer> answer(const std::string& question, const std::string& context,

@@ -27,10 +27,10 @@ struct Ranked {
   float score = 0;
 };
 
-/// What becomes of a logit.
+/// How a logit becomes a score.
 enum class RankScore { of_folder, logit, sigmoid };
 
-/// Of one call.
+/// Options of one call.
 struct RankOptions {
   RankScore score = RankScore::of_folder;
   std::span<std::int64_t> cut{};  ///< optional output, one per pair: how many of its tokens exceed max_length()
@@ -44,20 +44,20 @@ class QKV_API Reranker : public TextPipeline {
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps modules.json, sentence_bert_config.json,
   /// tokenizer_config.json (its model_max_length) and config_sentence_transformers.json (its activation_fn: scores are
   /// the sigmoid of the logit unless that or config.json names Identity). FormatError as from there, for a head with
-  /// more than one label, and for a tokenizer that says nothing of pairs.
+  /// more than one label, and for a tokenizer that does not define pairs.
   static Reranker load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  /// The score of each text, the same bits for any other texts and any number of threads. Of a pair that is longer than
-  /// max_length() tokens the longer text loses its end first. Texts that are not UTF-8 are read as tokenizer.h says.
+  /// The score of each text, the same bits for any other texts and any number of threads. In a pair of more than
+  /// max_length() tokens the longer text is truncated first. Texts that are not UTF-8 are read as tokenizer.h says.
   /// std::invalid_argument if options.cut is given with another number of elements than there are pairs.
   std::vector<float> score(const std::string& query, std::span<const std::string> texts,
                            const RankOptions& options = {}) const;
 
-  /// The same of pairs of a query and a text.
+  /// The same for pairs of a query and a text.
   std::vector<float> score(std::span<const std::pair<std::string, std::string>> pairs,
                            const RankOptions& options = {}) const;
 
-  /// The same, the highest score first; of equal ones the first text, and scores that are no numbers last.
+  /// The same, the highest score first; ties in the order of the texts, NaN last.
   std::vector<Ranked> rank(const std::string& query, std::span<const std::string> texts,
                            const RankOptions& options = {}) const;
 

@@ -19,19 +19,19 @@
 
 namespace qkv {
 
-/// How tokens become what is found: the aggregation strategies of transformers' token-classification pipeline. All but
-/// `none` then join neighbours of one label, whose B- and I- go, until one begins with B-.
+/// How tokens become spans: the aggregation strategies of transformers' token-classification pipeline. All but `none`
+/// then join neighbours of one label, whose B- and I- go, until one begins with B-.
 enum class Aggregation {
   none,     ///< each token
   simple,   ///< each token has its most probable label
   first,    ///< a word has the label of its first token
   average,  ///< a word has the label of the highest mean probability over its tokens
-  max,      ///< a word has the label of the token that is surest of its own
+  max,      ///< a word has the label of its most confident token
 };
 
 struct TaggedSpan {
   std::string label;
-  double score = 0;  ///< probability of the label: softmax; of joined ones the mean
+  double score = 0;  ///< probability of the label: softmax; for joined tokens the mean
   std::string word;  ///< as the tokenizer decodes it; the text itself has it at `span`
   TextSpan span{};   ///< bytes of the text
 };
@@ -50,10 +50,10 @@ class QKV_API Tagger : public TextPipeline {
   /// tokenizer_config.json (its model_max_length). FormatError as from there. `storage` as in weights.h.
   static Tagger load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  /// What is found in each text, in its order, the same for any other texts and any number of threads; nothing of the
+  /// The labelled spans of each text, in order, the same for any other texts and any number of threads; without the
   /// label "O". A word is a token with those after it that continue it: by the tokenizer's mark if it has one, else by
-  /// the lack of a space between them. A text of more than max_length() tokens loses its end, which options.cut counts.
-  /// std::invalid_argument if options.cut is given with another number of elements than there are texts.
+  /// the lack of a space between them. A text of more than max_length() tokens is truncated; options.cut counts the
+  /// lost tokens. std::invalid_argument if options.cut is given with another number of elements than there are texts.
   std::vector<std::vector<TaggedSpan>> tag(std::span<const std::string> texts, const TagOptions& options = {}) const;
 
  private:

@@ -1,6 +1,5 @@
 /// \file
-/// From texts to the classes that they may be of. Reads the folders of transformers' ForSequenceClassification with a
-/// tokenizer.json.
+/// Classifies texts. Reads the folders of transformers' ForSequenceClassification with a tokenizer.json.
 ///
 ///     TextClassifier classifier = TextClassifier::load("folder");
 ///     for (const ClassProbability& found : classifier.classify("A fine day.", 3)) ...
@@ -19,7 +18,7 @@
 
 namespace qkv {
 
-/// What is classified: a text, or a pair of texts read as one sequence.
+/// An input: a text, or a pair of texts read as one sequence.
 struct TextOrPair {
   std::string text;
   std::optional<std::string> second{};
@@ -33,23 +32,22 @@ class QKV_API TextClassifier : public TextPipeline {
   /// other than single_label_classification, multi_label_classification and regression. `storage` as in weights.h.
   static TextClassifier load(const std::string& folder, WeightStorage storage = WeightStorage::full);
 
-  /// The `top` most probable classes, falling; of equal ones the first of the model. Probabilities are the sigmoid of
-  /// each logit for multi_label_classification and for one label, else the softmax; of regression the logits stand
-  /// there as they are. A text of more than max_length() tokens loses its end. std::invalid_argument if `top` is
-  /// below 1.
+  /// The `top` most probable classes, in decreasing order; ties in the model's order. Probabilities are the sigmoid of
+  /// each logit for multi_label_classification and for one label, else the softmax; for regression the logits
+  /// themselves. A text of more than max_length() tokens is truncated. std::invalid_argument if `top` is below 1.
   std::vector<ClassProbability> classify(const std::string& text, std::int64_t top = 1,
                                          const TextEncoderOptions& options = {}) const;
 
-  /// The same of each text, whatever the others are and however many threads there are.
+  /// The same for each text, for any other texts and any number of threads.
   std::vector<std::vector<ClassProbability>> classify(std::span<const std::string> texts, std::int64_t top = 1,
                                                       const TextEncoderOptions& options = {}) const;
 
-  /// The same of texts and pairs, of which the longer text loses its end first. std::invalid_argument for a pair if the
-  /// tokenizer says nothing of pairs.
+  /// The same for texts and pairs; in a pair the longer text is truncated first. std::invalid_argument for a pair if
+  /// the tokenizer does not define pairs.
   std::vector<std::vector<ClassProbability>> classify(std::span<const TextOrPair> texts, std::int64_t top = 1,
                                                       const TextEncoderOptions& options = {}) const;
 
-  /// As the model reads it. `cut`, if it is wanted: how many tokens exceed max_length().
+  /// As the model reads it. `cut`, if given: how many tokens exceed max_length().
   Encoding encode(const TextOrPair& text, std::int64_t* cut = nullptr) const;
 
  private:

@@ -1,6 +1,6 @@
 /// \file
-/// An encoder with a head and the tokenizer of its texts: what Reranker, TextClassifier, FillMask, Tagger and
-/// QuestionAnswerer have in common, and what fingerprint() takes of each.
+/// An encoder with a head and the tokenizer of its texts: the common part of Reranker, TextClassifier, FillMask, Tagger
+/// and QuestionAnswerer, which fingerprint() takes.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace qkv {
 class QKV_API TextPipeline {
  public:
   /// `folder` holds what TextModel::load reads, tokenizer.json, and perhaps sentence_bert_config.json,
-  /// tokenizer_config.json (its model_max_length), and of a sequence_class with one label, which ranks, modules.json
+  /// tokenizer_config.json (its model_max_length), and for a sequence_class with one label, which ranks, modules.json
   /// and config_sentence_transformers.json (its activation_fn). FormatError as from there, and for a problem_type of
   /// config.json other than single_label_classification, multi_label_classification and regression. `storage` as in
   /// weights.h.
@@ -32,10 +32,10 @@ class QKV_API TextPipeline {
   std::size_t max_length() const { return max_length_; }
   const TextModel& model() const { return model_; }
   const Tokenizer& tokenizer() const { return tokenizer_; }
-  /// What becomes of the logits of a sequence_class: those of classes, and whether ranks are their sigmoid.
+  /// How logits of a sequence_class become results: of classes, and whether ranks are their sigmoid.
   ClassScores scores() const { return scores_; }
   bool ranks_by_sigmoid() const { return ranks_by_sigmoid_; }
-  /// What the folder says beside the model, the tokenizer as a digest: for fingerprint().
+  /// The folder's settings besides the model, the tokenizer as a digest: for fingerprint().
   std::string settings() const;
 
  private:

@@ -1,5 +1,5 @@
 /// \file
-/// From text to token ids and back, as a Hugging Face tokenizer.json says: the same ids as the `tokenizers` library.
+/// Converts text to token ids and back by a Hugging Face tokenizer.json: the same ids as the `tokenizers` library.
 ///
 ///     Tokenizer tokenizer = Tokenizer::load("models/minilm/tokenizer.json");
 ///     Encoding e = tokenizer.encode("It was too tired.", {.max_length = 256});   // [CLS] it was too tired . [SEP]
@@ -46,7 +46,7 @@ struct Encoding {
   std::vector<std::int32_t> type_ids;
   std::vector<TextSpan> offsets;      ///< where in the text; empty at 0 for tokens of the post-processor
   std::vector<std::uint8_t> special;  ///< 1 for tokens of the post-processor
-  std::vector<std::int32_t> words;  ///< in which word of the pre-tokenizer, from 0; -1 for those of the post-processor
+  std::vector<std::int32_t> words;  ///< in which word of the pre-tokenizer, from 0; -1 for tokens of the post-processor
 };
 
 /// Two texts as one sequence, of the second perhaps a part.
@@ -71,7 +71,7 @@ class QKV_API Tokenizer {
   /// kind, and vocab.json, {token: id}: the same ids. Errors as load().
   static Tokenizer load_marian(const std::string& pieces, const std::string& vocabulary,
                                std::int64_t vocab = kAnyVocab);
-  /// From the text of a tokenizer.json; `name` is that of the file in messages.
+  /// Parses the text of a tokenizer.json; `name` is the file's name in messages.
   static Tokenizer parse(std::string_view json, const std::string& name, std::int64_t vocab = kAnyVocab);
 
   /// Bytes that are not UTF-8 read as U+FFFD, as Python's errors="replace" has it. std::invalid_argument if max_length
@@ -103,7 +103,7 @@ class QKV_API Tokenizer {
   bool marks_continuations() const;
   /// One more than the largest id: the rows that a table of embeddings must have.
   std::int64_t vocab() const;
-  /// SHA-256, in hexadecimal, of all that decides ids and texts, whatever the order of keys and tokens in the file.
+  /// SHA-256, in hexadecimal, of everything that decides ids and texts, for any order of keys and tokens in the file.
   std::string digest() const;
 
   struct Parts;  ///< the stages, in src/text/tokenizer_parts.h

@@ -23,20 +23,20 @@ class QKV_API ExampleSet {
   virtual std::string kind() const { return "examples"; }  // in messages
   virtual std::int64_t count() const = 0;
   virtual ExampleSize size(std::int64_t i) const = 0;
-  /// Of all that the weights depend on: a training resumes with the same examples alone.
+  /// Checksum of everything that the weights depend on: training resumes only with the same examples.
   virtual std::uint32_t checksum() const = 0;
-  /// Of the text that the losses of all examples are of; 0: of no text.
+  /// Bytes of the text that the losses cover; 0: no text.
   virtual std::int64_t bytes() const { return 0; }
 };
 
 template <class Batch>
 class Examples : public ExampleSet {
  public:
-  /// Those of these numbers, in this order.
+  /// The examples of these numbers, in this order.
   virtual Batch collect(std::span<const std::uint32_t> chosen) const = 0;
 };
 
-/// Pairs of token sequences. A pair costs the tokens of both sides; its length is that of the target side.
+/// Pairs of token sequences. A pair costs the tokens of both sides; its length is the target side's.
 class QKV_API PairExamples : public Examples<PairBatch> {
  public:
   /// Refers to the pairs. std::invalid_argument if a side is empty.

@@ -19,7 +19,7 @@ struct ScheduleConfig {
   Decay decay = Decay::inverse_sqrt;
 };
 
-/// Of step 1, 2 ... `steps`, the last one.
+/// For step 1, 2 ... `steps`, the last one.
 QKV_API double learning_rate(const ScheduleConfig& config, std::int64_t step, std::int64_t steps);
 
 }  // namespace qkv

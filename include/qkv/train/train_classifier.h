@@ -1,5 +1,5 @@
 /// \file
-/// From labelled pictures to a folder that classifies: a Vision Transformer and its training.
+/// Trains a Vision Transformer on labelled pictures, and writes a folder that classifies.
 #pragma once
 
 #include <string>
@@ -20,9 +20,8 @@ struct TrainClassifierFiles {
 /// The data are checked before anything is written. Of two validations the better one has more pictures right. The
 /// folder gets what train() writes, and from the first validation on a model that transformers opens: at each best
 /// validation, and in the end, what Vit::save writes, and preprocessor_config.json. Memory: 12 bytes for each pixel
-/// that the model reads, of all pictures together, beside model and training. Errors: those of train(); FormatError for
-/// files that break a rule of theirs and classes without pictures; std::invalid_argument if the folder has a model but
-/// no checkpoints.
+/// that the model reads, of all pictures together, besides model and training. Errors: as from train(); FormatError for
+/// malformed files and classes without pictures; std::invalid_argument if the folder has a model but no checkpoints.
 QKV_API TrainingResult train_classifier(const TrainClassifierFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv

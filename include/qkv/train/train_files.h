@@ -1,5 +1,5 @@
 /// \file
-/// Training from files, whatever the config trains.
+/// Training from files, for every kind of config.
 #pragma once
 
 #include <string>
@@ -23,7 +23,7 @@ enum class TrainedKind {
 /// FormatError or IoError if the config cannot be read.
 QKV_API TrainedKind trained_kind(const std::string& config);
 
-/// What the config says, from those of the files that this kind has.
+/// Trains the config's kind from the files that it uses.
 QKV_API TrainingResult train_files(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv

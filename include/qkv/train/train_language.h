@@ -1,5 +1,5 @@
 /// \file
-/// From texts to a folder that writes more of them: a tokenizer, a decoder-only model, and its training.
+/// Trains a language model on texts: tokenizer, decoder-only model and training, into a folder.
 #pragma once
 
 #include <string>
@@ -24,9 +24,9 @@ struct TrainLanguageFiles {
 /// padded. Those too long for the model are refused or cut, as the config says. The validation measures bits per byte,
 /// too, as Generator::score does: in windows, without the end token behind a text. The folder gets what train() writes,
 /// and from the first validation on a model that Generator and transformers open: what LanguageModel::save writes,
-/// tokenizer.json and tokenizer_config.json. Errors: those of train(); FormatError for files that break a rule of
-/// theirs, among them a tokenizer without "</s>" and "<pad>", and a model to start from that is not the one of the
-/// config; std::invalid_argument if the folder has a model but no checkpoints.
+/// tokenizer.json and tokenizer_config.json. Errors: as from train(); FormatError for malformed files, a tokenizer
+/// without "</s>" and "<pad>", and a model to start from that is not the one of the config; std::invalid_argument if
+/// the folder has a model but no checkpoints.
 QKV_API TrainingResult train_language(const TrainLanguageFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv

@@ -1,6 +1,5 @@
 /// \file
-/// From an encoder and labelled texts to a folder that classifies texts, or makes vectors of
-/// them.
+/// Fine-tunes an encoder on labelled texts, into a folder that classifies texts or embeds them.
 #pragma once
 
 #include <string>
@@ -27,14 +26,14 @@ struct TrainTextFiles {
 /// line between texts, or objects with lists `words` and `labels`; the first token of a word has its label. Of two
 /// validations the better one has more labels right. The folder gets what train() writes, and from the first validation
 /// on a model that TextClassifier and transformers open: what TextModel::save writes, and the tokenizer's files.
-/// Errors: those of train(); FormatError for files that break a rule of theirs and labels that are not trained;
-/// std::invalid_argument without `from`, and if the folder has a model but no checkpoints.
+/// Errors: as from train(); FormatError for malformed files and labels that are not trained; std::invalid_argument
+/// without `from`, and if the folder has a model but no checkpoints.
 QKV_API TrainingResult train_text(const TrainTextFiles& files, const TrainingOptions& options = {});
 
 /// Fine-tunes the encoder so that texts that belong together have vectors near to each other (sentence_encoder.h). The
-/// files have two texts, `text` and `second`, and no label; the config is that of src/train/config/sentence_config.h.
-/// Of two validations the better one has more texts nearest to their partners, among those of a batch. Embedder and
-/// sentence-transformers open the folder. Otherwise as above.
+/// files have two texts, `text` and `second`, and no label; the config is in src/train/config/sentence_config.h. The
+/// better validation has more texts nearest to their partners within a batch. Embedder and sentence-transformers open
+/// the folder. Otherwise as above.
 QKV_API TrainingResult train_sentences(const TrainTextFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv

@@ -1,5 +1,5 @@
 /// \file
-/// From pairs of sentences to a folder that translates: a tokenizer, an encoder-decoder, and its training.
+/// Trains a translator on pairs of sentences: tokenizer, encoder-decoder and training, into a folder.
 #pragma once
 
 #include <string>
@@ -30,9 +30,9 @@ struct TrainTranslatorFiles {
 /// Pairs with a side of too many tokens are left out or truncated, as the config says. The observer gets a notice of
 /// these, and of pairs that are in both files. The folder gets what train() writes, and from the first validation on a
 /// model that transformers opens: at each best validation, and in the end, what EncoderDecoder::save writes,
-/// tokenizer.json and tokenizer_config.json. Errors: those of train(); FormatError for files that break a rule of
-/// theirs, among them a tokenizer without "</s>" and "<pad>", the last one, and a model to start from that is not the
-/// one of the config; std::invalid_argument if the folder has a model but no checkpoints.
+/// tokenizer.json and tokenizer_config.json. Errors: as from train(); FormatError for malformed files, a tokenizer
+/// without "</s>" and "<pad>", the last one, and a model to start from that is not the one of the config;
+/// std::invalid_argument if the folder has a model but no checkpoints.
 QKV_API TrainingResult train_translator(const TrainTranslatorFiles& files, const TrainingOptions& options = {});
 
 }  // namespace qkv

@@ -101,12 +101,12 @@ struct TrainingTask {
 struct TrainingOptions {
   TrainingObserver* observer = nullptr;
   std::stop_token stop{};  ///< ends by Stopped, after a checkpoint of the last whole update
-  /// What the weights depend on beside data and config, by name: what must be unchanged for a call to resume from a
-  /// checkpoint, and what may differ with `change`.
+  /// Dependencies of the weights besides data and config, by name: they must be unchanged to resume from a checkpoint,
+  /// or may differ with `change`.
   std::map<std::string, std::string> identity{};
   std::map<std::string, std::string> settings{};
   bool change = false;  ///< resumes although the config or `settings` changed; the log says what changed
-  /// Writes the model, which at that moment has the best weights so far, or those of the result.
+  /// Writes the model, which at that moment has the best weights so far, or the final ones.
   std::function<void()> write_model{};
 };
 
