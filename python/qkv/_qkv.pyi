@@ -37,12 +37,13 @@ def attention(
     with a last one of 1.
 
     return_lse: gives (out, log-sum-exp [..., heads, q_len]). out: where the output goes, of query's type or float32. The
-    other options are those of qkv.options.AttentionOptions: mask, bias, scale, soft_cap, score, dropout and seed, sinks,
+    other options are in qkv.options.AttentionOptions: mask, bias, scale, soft_cap, score, dropout and seed, sinks,
     offsets_query and offsets_key, block_table, precision, memory_limit, threads.
 
     A query that sees no key gives 0, and log-sum-exp -inf. The same bits for any batch and any number of threads.
 
-    Raises TypeError for what is no array or of another kind, naming the argument; ValueError for shapes, types that differ,
+    Raises TypeError, naming the argument, if it is not an array or has another type; ValueError for shapes, types that
+    differ,
     a last stride other than 1, and an out that is read-only or shares memory with an input.
 
     >>> import numpy, qkv
@@ -101,7 +102,7 @@ def attention_backward(
 ) -> AttentionGradients[ArrayT]:
     """Gradients of attention, recomputed tile by tile: no matrix of q_len x k_len.
 
-    out and log_sum_exp as attention() gave them for these arguments; grad_out like out. parameters: also those of sinks,
+    out and log_sum_exp as attention() gave them for these arguments; grad_out like out. parameters: also gradients of sinks,
     biases and a score.
 
     >>> import numpy, qkv
@@ -132,7 +133,7 @@ def attention_double_backward(
     query: ArrayT, key: Array, value: Array, out: Array, log_sum_exp: Array, grad_out: Array, **options: Unpack[TangentOptions]
 ) -> tuple[ArrayT, ArrayT, ArrayT, ArrayT]:
     """Gradients with respect to query, key, value and grad_out of ``<tangent_query, dq> + <tangent_key, dk> +
-    <tangent_value, dv>``, where dq, dk and dv are those of attention_backward(). For the options of attention_jvp()."""
+    <tangent_value, dv>``, where dq, dk and dv come from attention_backward(). Takes the options of attention_jvp()."""
 
 def plan(query: Array, key: Array, value: Array, **options: Unpack[AttentionOptions]) -> Plan:
     """What attention() with these arguments would do, before anything runs.
@@ -202,14 +203,15 @@ class Layer:
     def zero_grad(self) -> None:
         """Makes all gradients zero."""
     def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
-        """From what a call with save=True kept and the gradient of its output: the gradients of its inputs. Adds to
+        """The gradients of the inputs, from the values saved by a call with save=True and the gradient of its output. Adds
+        to
         gradients()."""
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 class MultiHeadAttention(Layer):
     """Many attentions side by side: project to heads, attend, merge, project out.
 
-    Parameters and results are those of torch.nn.MultiheadAttention, but for masks, which are qkv's (True may attend), and
+    Parameters and results are as in torch.nn.MultiheadAttention, but masks are qkv's (True may attend), and
     for rows that see no key, which are 0 before the output projection. Options: qkv.layers.MultiHeadAttentionConfig.
 
     >>> import numpy, qkv
@@ -295,7 +297,8 @@ class Rnn(Layer):
         """x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the
         outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an
         initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of
-        the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given."""
+        the outputs, or a tuple with the states' gradients, and returns the gradients of x and of the given initial
+        states."""
 
 class Lstm(Layer):
     """Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
@@ -312,7 +315,7 @@ class Lstm(Layer):
         self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None,
         **options: Unpack[LayerOptions]
     ) -> Any:
-        """As that of Rnn, with the states of the cells after the hidden ones."""
+        """As in Rnn, with the states of the cells after the hidden ones."""
 
 class Gru(Layer):
     """Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014). Options: qkv.lab.RecurrentConfig."""
@@ -320,7 +323,7 @@ class Gru(Layer):
     def __call__(
         self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
     ) -> Any:
-        """As that of Rnn."""
+        """As in Rnn."""
 
 class Conv1d(Layer):
     """``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t + k dilation, c]``
@@ -349,7 +352,7 @@ class PatchEmbedding(Layer):
     """
     def __init__(self, **config: Unpack[PatchEmbeddingConfig]) -> None: ...
     def __call__(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> Any:
-        """pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; what is left at the right and at the
+        """pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; the rest at the right and at the
         bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no gradient."""
 
 def threads() -> int:

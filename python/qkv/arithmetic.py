@@ -40,7 +40,7 @@ def certify() -> list[Case]:
 
 
 def certificate(folder: str | os.PathLike[str], *, weights: Weights = "f32") -> str:
-    """The fingerprint of a model, a colon, and a digest of what it makes of fixed inputs.
+    """The fingerprint of a model, a colon, and a digest of its results on fixed inputs.
 
     Machines with equal certificates give equal bits. FormatError for a folder that breaks a rule of its format; OSError
     if it cannot be read.
@@ -49,5 +49,6 @@ def certificate(folder: str | os.PathLike[str], *, weights: Weights = "f32") -> 
 
 
 def difference(here: str, expected: str) -> str:
-    """In words what parts two certificates or fingerprints; "" if nothing does. ValueError if one of them is none."""
+    """How two certificates or fingerprints differ, in words; "" if they are equal. ValueError if one of them is
+    malformed."""
     return _qkv._difference_of_certificates(here, expected)

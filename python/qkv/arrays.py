@@ -1,4 +1,4 @@
-"""What qkv takes as an array."""
+"""Arrays that qkv accepts."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Batches:
-    """What both do: it pickles as its arguments, and each process reads the folder once."""
+    """Their common part: it pickles as its arguments, and each process reads the folder once."""
 
     folder: str | os.PathLike[str]
     column: str = "text"
@@ -46,13 +46,13 @@ class _Batches:
     _into: ClassVar[str]
     _open: ClassVar[Callable[..., Any]]
     _how: ClassVar[tuple[str, ...]] = ()  # the arguments that the folder is opened with, beyond its name
-    _options: ClassVar[tuple[str, ...]]  # those of each call
+    _options: ClassVar[tuple[str, ...]]  # names of each call's options
 
     def _given(self, names: tuple[str, ...]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
 
     def _values(self, texts: list[str]) -> Any:
-        """For each text what comes out: a list or a matrix."""
+        """The result for each text: a list or a matrix."""
         raise NotImplementedError
 
     def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:
@@ -60,10 +60,10 @@ class _Batches:
         raise NotImplementedError
 
     def __call__(self, batch: Any) -> Any:
-        """A batch with one more column, of the kind of the given one.
+        """A batch of the given type with one more column.
 
         A dict of lists or arrays, a pyarrow Table or RecordBatch, or a pandas DataFrame. None, and what pandas takes for
-        it, stays null. KeyError without the column; TypeError for another kind of batch, and for what is no text;
+        it, stays null. KeyError without the column; TypeError for another kind of batch, and for values that are not text;
         ValueError where this CPU lacks the target.
         """
         kind = type(batch).__module__.partition(".")[0]
@@ -109,7 +109,7 @@ class _Batches:
         return column
 
     def _computed(self, texts: list[Any]) -> tuple[Any, list[bool]]:
-        """The values of the texts that are there, and which are."""
+        """The values of the texts that are not null, and which these are."""
         present = [text is not None for text in texts]
         return self._values([text for text in texts if text is not None]), present
 
@@ -141,7 +141,7 @@ class Embed(_Batches):
 
     Embeddings are float32: FixedSizeList in pyarrow and pandas, in a dict a matrix for an array and a list of rows for a
     list (with nulls an array of objects). The same numbers for any partition, worker or retry: a worker whose CPU target
-    is of another class (with fused multiply-add, or without) than that of the process that made the callable refuses, and with
+    is of another class (with fused multiply-add, or without) than in the process that made the callable refuses, and with
     target one that lacks that target. threads: None for those that the
     engine grants (OMP_NUM_THREADS). weights and precision as Embedder() has them; prompt, prompt_name, normalize_embeddings and
     truncate_dim as encode() has them.

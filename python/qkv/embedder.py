@@ -1,4 +1,4 @@
-"""Texts to embeddings."""
+"""Embeds texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Embedder(Model):
     ``kind`` says what the folder makes of a text: "vector"; "sparse" (SparseEncoder, SPLADE), a number for each word of
     the vocabulary; or "tokens" (MultiVectorEncoder, ColBERT), a vector for each token.
 
-    The same bits whatever else is in the batch, for any number of threads. ``encode`` and ``similarity`` take
+    The same bits for any other texts in the batch and any number of threads. ``encode`` and ``similarity`` take
     SentenceTransformer's arguments and refuse by name what they cannot honour; ``fit``, ``transform`` and ``get_params``
     make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
     """
@@ -133,7 +133,7 @@ class Embedder(Model):
         return self.encode(sentences, _named(prompt_name, "document", options), role="document", **options)
 
     def decode(self, vectors: Any, top_k: int | None = None) -> Any:
-        """The words of a SparseVector with their weights, falling, or a list of them for several; None: all."""
+        """The words of a SparseVector with their weights, in decreasing order, or a list of them for several; None: all."""
         if isinstance(vectors, SparseVector):
             order = numpy.argsort(-vectors.values, kind="stable")[:top_k]
             tokenizer = self.tokenizer
@@ -141,7 +141,7 @@ class Embedder(Model):
         return [self.decode(each, top_k) for each in vectors]
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """How alike the rows of two matrices are, [rows, rows], by the folder's similarity_fn_name; of what encode() gives
+        """Similarity of the rows of two matrices, [rows, rows], by the folder's similarity_fn_name; for results of encode()
         for a folder of kind "sparse" or "tokens" the same, of its texts.
 
         A tensor of torch for tensors, and lists of them; else an array.
@@ -150,33 +150,34 @@ class Embedder(Model):
         return _tensor(found) if _are_tensors(embeddings1, embeddings2) else found
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-        """How alike each row is to the same row of the other matrix, [rows]; of the kind that similarity() gives."""
+        """Similarity of each row to the same row of the other matrix, [rows], as in similarity()."""
         found = similarities.row_by_row(self.similarity_fn_name, embeddings1, embeddings2)
         return _tensor(found) if _are_tensors(embeddings1, embeddings2) else found
 
     def fingerprint(self) -> str:
-        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        """A string that identifies what fixes the bits of its results: equal strings give equal results
+        (docs/arithmetic.md)."""
         return self._core.fingerprint(self._max_length, self.truncate_dim)
 
     @property
     def kind(self) -> str:
-        """What the folder makes of a text: "vector", "sparse" or "tokens"."""
+        """The kind of embeddings: "vector", "sparse" or "tokens"."""
         return self._core.kind()
 
     @property
     def prompts(self) -> dict[str, str]:
-        """The folder's prompts by their names, "query" and "document" among them, as SentenceTransformer has them."""
+        """The folder's prompts by name, including "query" and "document", as in SentenceTransformer."""
         return self._core.prompts()
 
     @property
     def similarity_fn_name(self) -> str:
-        """As the folder says: "cosine", "dot", "euclidean" or "manhattan"; of kind "tokens" "maxsim" or "meanmaxsim"."""
+        """As the folder says: "cosine", "dot", "euclidean" or "manhattan"; for kind "tokens" "maxsim" or "meanmaxsim"."""
         otherwise = {"vector": "cosine", "sparse": "dot", "tokens": "maxsim"}[self.kind]
         return self._config().get("similarity_fn_name") or otherwise
 
     @property
     def max_seq_length(self) -> int:
-        """Tokens of a text that are read, special ones included; the others are cut off.
+        """Maximum tokens of a text, including special ones; longer texts are truncated.
 
         It can be set up to the model's positions; None is what the folder says. ValueError for other numbers.
         """
@@ -196,7 +197,7 @@ class Embedder(Model):
 
     # scikit-learn's.
     def fit(self, X: Any = None, y: Any = None) -> Embedder:
-        """Nothing is learnt."""
+        """Does nothing."""
         return self
 
     def transform(self, X: Iterable[str]) -> Vectors:
@@ -208,7 +209,7 @@ class Embedder(Model):
         return self.transform(X)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The arguments that made it."""
+        """Its constructor arguments."""
         return {
             "folder": self.folder,
             "weights": self.weights,
@@ -219,7 +220,7 @@ class Embedder(Model):
         }
 
     def set_params(self, **params: Any) -> Embedder:
-        """Makes it anew with other arguments."""
+        """Opens it again with other arguments."""
         unknown = sorted(params.keys() - self.get_params().keys())
         if unknown:
             raise ValueError(f"set_params: unknown {unknown}; known are {', '.join(self.get_params())}")
@@ -247,7 +248,7 @@ class Embedder(Model):
         path = Path(self.folder) / "config_sentence_transformers.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
-    # What is put before each text; None for the folder's default.
+    # Prefix of each text; None for the folder's default.
     def _prompt(self, name: str | None, prompt: str | None) -> str | None:
         if name is None or prompt is not None:
             return prompt

@@ -22,13 +22,13 @@ def scaled_dot_product_attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """``softmax(query key^T scale + attn_mask) value``, as torch.nn.functional.scaled_dot_product_attention has it.
+    """``softmax(query key^T scale + attn_mask) value``, as torch.nn.functional.scaled_dot_product_attention.
 
     query [..., heads, q_len, head_dim], key [..., heads, k_len, head_dim], value [..., heads, k_len, value_dim]; without
     heads [q_len, head_dim]. All but the last two dimensions are broadcast. attn_mask: bool, where True means "takes part",
     or numbers that are added, float32 or of query's type; broadcastable to [..., heads, q_len, k_len]. is_causal: top-left,
     not together with attn_mask. dropout_p draws its seed from ``random``. enable_gqa: key and value may have fewer heads,
-    which divide those of query. Tensors of torch take the way of qkv.torch.attention(): they may require gradients, and
+    which divide the query's. Tensors of torch are computed as by qkv.torch.attention(): they may require gradients, and
     dropout draws from torch's generator.
 
     A row that is wholly masked gives 0. ValueError and TypeError as qkv.attention().
@@ -84,7 +84,7 @@ def _expanded(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _mask_of(mask: Any, query: Any) -> Any:
-    """A mask as qkv.attention() takes it: numbers of the type of sums."""
+    """A mask for qkv.attention(): numbers in the type of sums."""
     kind, own = _type_of(mask), _type_of(query)
     if not kind:
         raise TypeError(f"attn_mask must be an array, got {type(mask).__name__}")

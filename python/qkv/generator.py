@@ -1,4 +1,4 @@
-"""What a language model writes behind a prompt."""
+"""Continues prompts with a language model."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 class GenerateOptions(TypedDict, total=False):
-    """Those of a Generator; None is what the folder says. One of temperature, top_k, top_p, min_p and seed: tokens are
-    drawn."""
+    """Options of a Generator; None follows the folder. With any of temperature, top_k, top_p, min_p and seed, tokens are drawn."""
 
     max_new_tokens: int | None
     max_length: int | None  #: with the prompt's tokens
@@ -29,7 +28,7 @@ class GenerateOptions(TypedDict, total=False):
     top_p: float | None
     min_p: float | None
     seed: int | None
-    greedy: bool  #: tokens are not drawn, whatever the folder says
+    greedy: bool  #: no sampling, regardless of the folder
     repetition_penalty: float | None
     beams: int | None
     length_penalty: float | None
@@ -47,7 +46,7 @@ class GenerateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ScoredText:
-    """How probable a model finds a text: of all tokens but the first, which has none before it."""
+    """Log-probabilities of a text: of all tokens but the first, which has no context."""
 
     ids: list[int]  #: the first included
     log_probabilities: list[float]  #: natural logarithms, each behind the tokens before it
@@ -60,7 +59,7 @@ class ScoredText:
 
 @dataclass(frozen=True)
 class GeneratedText:
-    """What was written behind a prompt; str() gives its text."""
+    """A generated text; str() gives it."""
 
     text: str  #: without what ended it
     ids: list[int]  #: all that was written, what ended it included
@@ -77,7 +76,7 @@ class GeneratedText:
 class Generator(Model):
     """A folder of a decoder-only model: GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 or 3 (text), or a GGUF file.
 
-    What it writes has the same bits whatever other prompts there are, however they are read, and on any number of
+    Its texts have the same bits for any other prompts, chunks and number of
     threads. Any number of threads may use it; it pickles as its folder and options.
 
     >>> import qkv
@@ -95,7 +94,7 @@ class Generator(Model):
         stop_strings: str | Iterable[str] = (),
         **options: Unpack[GenerateOptions],
     ) -> Any:
-        """What is written behind a prompt, or a list of it for several; with nbest above 1 a list for each prompt.
+        """The continuation of a prompt, or a list of them for several; with nbest above 1 a list for each prompt.
 
         Prompts are texts, or lists of ids. A text ends in front of the first of stop_strings. ValueError for a prompt
         without tokens or with too many, and for options that do not fit.
@@ -110,7 +109,7 @@ class Generator(Model):
         return chosen[0] if single else chosen
 
     def score(self, texts: str | Iterable[str], *, threads: int | None = None) -> Any:
-        """How probable each token of a text is, or a list of it for several, which are tokenized as prompts are.
+        """The log-probability of each token of a text, or a list of them for several, tokenized like prompts.
 
         A text longer than the model's positions is read in windows that begin half of them apart, and a token counts in the
         first that holds it. ValueError for a text with fewer than two tokens.
@@ -126,7 +125,7 @@ class Generator(Model):
         return call if call.get("session") is None else {**call, "session": os.fspath(call["session"])}
 
     def stream(self, prompt: str, *, stop_strings: str | Iterable[str] = (), **options: Unpack[GenerateOptions]) -> Iterator[str]:
-        """The text behind a prompt, piece by piece as it is written; options as generate() has them, but for beams.
+        """The continuation of a prompt, piece by piece as it is generated; options as for generate(), except beams.
 
         Writing ends with the iterator: when it is closed, and with Ctrl-C.
         """

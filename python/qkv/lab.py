@@ -1,4 +1,4 @@
-"""What attention replaced, to be compared with: recurrent layers, convolutions over time, and the comparison itself."""
+"""Models that attention replaced: recurrent layers, convolutions over time, and the comparison with them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Conv1d", "Gru", "Lstm", "Rnn", "compare"]
 
 
 class RecurrentConfig(LayerConfig, total=False):
-    """What the recurrent layers have."""
+    """Options of recurrent layers."""
 
     input_size: Required[int]
     hidden: Required[int]
@@ -29,13 +29,13 @@ class RecurrentConfig(LayerConfig, total=False):
 
 
 class RnnConfig(RecurrentConfig, total=False):
-    """That of Rnn."""
+    """Options of a call of Rnn."""
 
     activation: Literal["tanh", "relu"]  #: "tanh"
 
 
 class Conv1dConfig(LayerConfig, total=False):
-    """That of Conv1d."""
+    """Options of a call of Conv1d."""
 
     in_channels: Required[int]
     out_channels: Required[int]
@@ -54,9 +54,9 @@ def compare(
     quick: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """What attention replaced, trained beside it and measured: the object of comparison.json (docs/lab).
+    """Trains RNNs, CNNs and Transformers of equal size on the same tasks and measures them: the object of comparison.json.
 
-    tasks and models by name, all unless given. quick: a few updates of each. out: the folder for trainings and drawings;
-    started again after an interruption, it goes on. ValueError, listing what there is, for another name.
+    tasks and models by name, all unless given. quick: a few updates of each. out: the folder for checkpoints and charts; an
+    interrupted run resumes. ValueError, listing the known names, for an unknown one.
     """
     return json.loads(_qkv._compare(os.fspath(out), progress, tasks=tasks, models=models, seed=seed, quick=quick))

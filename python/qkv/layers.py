@@ -13,14 +13,14 @@ __all__ = ["Decoder", "Encoder", "Layer", "MultiHeadAttention", "PatchEmbedding"
 
 
 class LayerConfig(TypedDict, total=False):
-    """What every layer is made of: its numbers are drawn from the seed as torch draws its own."""
+    """Options of every layer: its numbers are drawn from the seed as torch draws its own."""
 
     seed: int | None
     dtype: Literal["float32", "float64"]  #: "float32"
 
 
 class HeadsConfig(LayerConfig, total=False):
-    """What layers with attention have."""
+    """Options of layers with attention."""
 
     model_dim: Required[int]
     heads: int  #: 1
@@ -58,14 +58,14 @@ class TransformerLayerConfig(HeadsConfig, total=False):
 
 
 class StackConfig(TransformerLayerConfig, total=False):
-    """Those of Encoder and Decoder."""
+    """Options of Encoder and Decoder."""
 
     layers: int  #: 6
     final_norm: bool  #: True
 
 
 class TransformerConfig(TransformerLayerConfig, total=False):
-    """Those of Transformer."""
+    """Options of Transformer."""
 
     encoder_layers: int  #: 6
     decoder_layers: int  #: 6
@@ -82,7 +82,7 @@ class PatchEmbeddingConfig(LayerConfig, total=False):
 
 
 class LayerOptions(TypedDict, total=False):
-    """What every call of a layer with attention, or of a recurrent one, takes."""
+    """Options of every call of a layer with attention, or of a recurrent one."""
 
     dropout: float  #: 0; in training, with save, and with a seed
     seed: int | None

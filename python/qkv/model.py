@@ -1,4 +1,4 @@
-"""What models have in common that are read from a folder."""
+"""The common part of models that are read from a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .tokenizer import Tokenizer
 
 
 class Model:
-    """A folder, and how it was opened: it pickles as these. Any number of threads may use it."""
+    """A folder and its options, as which it pickles. Any number of threads may use it."""
 
     _open: Any  # its class in the extension
 
@@ -38,11 +38,12 @@ class Model:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The folder's tokenizer, of a translator that of sources; FormatError if it has none."""
+        """The folder's tokenizer, for a translator the source side's; FormatError if it has none."""
         return Tokenizer._of(self._core.tokenizer())
 
     def fingerprint(self) -> str:
-        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        """A string that identifies what fixes the bits of its results: equal strings give equal results
+        (docs/arithmetic.md)."""
         return _qkv._fingerprint(self._core)
 
     def __reduce__(self) -> tuple[Any, ...]:

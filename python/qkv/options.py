@@ -44,7 +44,7 @@ class _Parts:
 
 
 def parts_of(kind: type[_Parts], value: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
-    """Those of a mask or a bias, which may be an array or "causal"."""
+    """Keywords of a mask or a bias, which may be an array or "causal"."""
     if isinstance(value, tuple):
         return value
     if isinstance(value, kind):
@@ -124,8 +124,8 @@ class Mask(_Parts):
 
     @staticmethod
     def documents(query_ids: ArrayOrSequence, key_ids: ArrayOrSequence | None = None) -> Mask:
-        """Keys of the query's own document: ids are equal; int32 or int64 [batch, length], packed [tokens]. key_ids:
-        those of the queries unless given."""
+        """Keys of the query's own document: ids are equal; int32 or int64 [batch, length], packed [tokens]. key_ids: the
+        queries' unless given."""
         return Mask._of("documents", query_ids, key_ids)
 
     @staticmethod
@@ -135,7 +135,7 @@ class Mask(_Parts):
 
 
 class Bias(_Parts):
-    """What is added to the logits after scale and soft cap; biases combine by ``+``: at most four arrays and four tables.
+    """Terms added to the logits after scale and soft cap; biases combine by ``+``: at most four arrays and four tables.
     A bias keeps its arrays alive."""
 
     _sign = "+"
@@ -228,7 +228,7 @@ class AttentionOptions(TypedDict, total=False):
 
 
 class StatsOptions(AttentionOptions, total=False):
-    """Those of attention_stats(): what it gives besides the output and the log-sum-exp. Statistics are of the weights."""
+    """Outputs of attention_stats() besides the output and the log-sum-exp. Statistics use the weights."""
 
     weights: bool
     logits: bool
@@ -243,7 +243,7 @@ class StatsOptions(AttentionOptions, total=False):
 
 
 class TangentOptions(AttentionOptions, total=False):
-    """Those of the calls along tangents, which have the shapes and the type of query, key and value; None is 0."""
+    """Keywords of calls along tangents, in the shapes and type of query, key and value; None is 0."""
 
     tangent_query: Array | None
     tangent_key: Array | None

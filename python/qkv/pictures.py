@@ -1,4 +1,4 @@
-"""Vision Transformers, and what a picture shows."""
+"""Vision Transformers and classification of pictures."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ class _Model:
     _open: Any  # its class in the extension
 
     def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
-        """Reads config.json, model.safetensors and, to classify, preprocessor_config.json; FormatError for a folder that
-        breaks a rule, OSError if it cannot."""
+        """Reads config.json, model.safetensors and, to classify, preprocessor_config.json; FormatError for a malformed
+        folder, OSError if it cannot be read."""
         self.folder = folder
         self.threads = threads
         self._core = self._open(os.fspath(folder))
 
     def fingerprint(self) -> str:
-        """What fixes the bits of its results in one string: equal ones give equal results (docs/arithmetic.md)."""
+        """A string that identifies what fixes the bits of its results: equal strings give equal results
+        (docs/arithmetic.md)."""
         return _qkv._fingerprint(self._core)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -86,12 +87,12 @@ class PictureClassifier(_Model):
     _open = _qkv._PictureClassifier
 
     def classify(self, picture: str | os.PathLike[str] | Array, top: int = 5) -> list[ClassProbability]:
-        """The most probable classes, falling. picture: a PNG or JPEG file, or uint8 [height, width, 3]."""
+        """The most probable classes, in decreasing order. picture: a PNG or JPEG file, or uint8 [height, width, 3]."""
         given: Any = os.fspath(picture) if isinstance(picture, str | os.PathLike) else picture
         return [ClassProbability(*found) for found in self._core.classify(given, top, self.threads)]
 
     def process(self, picture: Array) -> Any:
-        """uint8 [height, width, 3] to what the model reads, float32 [height, width, 3]."""
+        """uint8 [height, width, 3] to the model's input, float32 [height, width, 3]."""
         return self._core.process(picture)
 
 

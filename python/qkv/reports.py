@@ -1,4 +1,4 @@
-"""What attention did, shown."""
+"""Reports of attention."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Report:
-    """What was found of attention. A notebook shows it as the page; str() gives it as text."""
+    """A report. A notebook shows it as the page; str() gives it as text."""
 
     def __init__(self, core: Any, command: str = "qkv.explain()") -> None:
         self._core = core
@@ -32,7 +32,7 @@ class Report:
 
     @property
     def title(self) -> str:
-        """What was explained."""
+        """The explained input."""
         return self._core.title()
 
     def text(self, width: int = 98) -> str:
@@ -68,7 +68,7 @@ class Report:
 
 
 class Steps(TypedDict, total=False):
-    """Self-attention that explain() shows step by step: ``query = inputs w_query``."""
+    """Self-attention for explain() to show step by step: ``query = inputs w_query``."""
 
     inputs: Array | None  #: [n, dim]
     w_query: Array | None  #: [dim, size], as w_key and w_value
@@ -114,7 +114,7 @@ def explain(
 
 
 def report(weights: Any, tokens: Sequence[str] | tuple[Sequence[str], Sequence[str]], *, title: str = "") -> Report:
-    """Weights of attention, whoever computed them, as the page that explain() gives of a model.
+    """A report of attention weights from any library, like explain()'s of a model.
 
     weights: [layers, heads, queries, keys], or a list or tuple of layers, each [heads, queries, keys], with a dimension of 1
     before it if need be: what torch models give as ``output_attentions``. With tokens a pair of lists, of the encoder and of
@@ -155,7 +155,7 @@ def head_view(
     include_layers: Iterable[int] | None = None,
     html_action: Literal["view", "return"] = "view",
 ) -> Any:
-    """bertviz's head_view: one head as lines between tokens, and all others beside it.
+    """bertviz's head_view: one head as lines between tokens, next to all others.
 
     Arguments as there. "view" shows it where IPython runs, "return", and anything elsewhere, gives the Report, whose data
     is the page. layer and heads: which head is seen first. sentence_b_start: also the weights within and between the two.
@@ -226,7 +226,7 @@ def _layers_of(name: str, weights: Any) -> list[Any]:
         own = layer.detach() if hasattr(layer, "detach") else layer if hasattr(layer, "shape") else numpy.asarray(layer)
         shape = tuple(own.shape)
         if len(shape) == 4 and shape[0] != 1:
-            raise ValueError(f"report: {name}, layer {i}: weights of {shape[0]} sequences; give those of one, layer[i:i+1]")
+            raise ValueError(f"report: {name}, layer {i}: weights of {shape[0]} sequences; give one of them, layer[i:i+1]")
         layers.append(own[0] if len(shape) == 4 else own)
     return layers
 
@@ -331,7 +331,7 @@ def _add_sentences(given: _Given, start: int) -> None:
 
 
 def _pretty(tokens: Any) -> list[str]:
-    """Without the marks of spaces that vocabularies have."""
+    """Without the vocabulary's marks of spaces."""
     given = _texts(tokens)
     shown = [token.replace("\u0120", " ").replace("\u2581", " ").replace("</w>", "").strip() for token in given]
     return [new or old for new, old in zip(shown, given, strict=True)]

@@ -1,4 +1,4 @@
-"""What calls give besides arrays."""
+"""Results of calls other than arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _NONE: Any = None  # where nothing was asked for: who asks need not look whether
 
 @dataclass
 class AttentionStats(Generic[ArrayT]):
-    """What attention_stats() gives; what was not asked for is None. Statistics are of the weights before dropout."""
+    """The result of attention_stats(); outputs that were not requested are None. Statistics use the weights before
+    dropout."""
 
     out: ArrayT
     log_sum_exp: ArrayT  #: [..., heads, q_len]
@@ -31,7 +32,7 @@ class AttentionStats(Generic[ArrayT]):
 
 @dataclass
 class AttentionGradients(Generic[ArrayT]):
-    """What attention_backward() gives; those of parameters where they were asked for and the call has them."""
+    """The result of attention_backward(); gradients of parameters if requested and if the call has them."""
 
     query: ArrayT
     key: ArrayT
@@ -47,7 +48,7 @@ class AttentionGradients(Generic[ArrayT]):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call of attention() would do."""
+    """The plan of a call of attention()."""
 
     kernel: str  #: "prefill", "decode", "prefill and decode" or "none"
     target: str  #: the CPU instructions
@@ -66,7 +67,7 @@ class Receipt:
 
     rows: int  #: that were recomputed
     worst_error: float  #: the largest ``|out - exact|`` over their elements
-    largest_value: float  #: the largest ``|exact|``, to set the error beside
+    largest_value: float  #: the largest ``|exact|``, to compare the error with
     sequence: int  #: of the worst error, as head and query
     head: int
     query: int

@@ -62,7 +62,7 @@ class Engine(Float32Module, InputModule):
     def encode(self, features: dict[str, Any], output_value: str) -> Any:
         return self.embedder.encode(
             features["texts"],
-            prompt=features["prompt"],  # that of the SentenceTransformer, and none where it has none
+            prompt=features["prompt"],  # the SentenceTransformer's, if it has one
             output_value=output_value,
             convert_to_tensor=True,
             threads=self.embedder.threads or torch.get_num_threads(),
@@ -82,18 +82,18 @@ class Engine(Float32Module, InputModule):
 
     @property
     def tokenizer(self) -> Any:
-        """That of transformers for the folder."""
+        """The folder's tokenizer from transformers."""
         if self._tokenizer is None:
             length = self.max_seq_length
             self._tokenizer = AutoTokenizer.from_pretrained(self.embedder.folder, model_max_length=length)
         return self._tokenizer
 
     def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
-        raise NotImplementedError(f"this model is that of {os.fspath(self.embedder.folder)}: copy the folder")
+        raise NotImplementedError(f"this model is read from {os.fspath(self.embedder.folder)}: copy the folder")
 
 
 class _Features(dict[str, Any]):
-    """What forward() gives. Token embeddings are computed when they are asked for."""
+    """The result of forward(). Token embeddings are computed on demand."""
 
     def __init__(self, engine: Engine, *features: Any, **more: Any) -> None:
         super().__init__(*features, **more)

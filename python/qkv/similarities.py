@@ -1,4 +1,4 @@
-"""How alike embeddings are, by the functions of sentence-transformers."""
+"""Similarity of embeddings, by the functions of sentence-transformers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SparseVector(NamedTuple):
 
 
 def normalized(vectors: Floats) -> Floats:
-    """Rows of length 1; zero stays zero, as torch.nn.functional.normalize has it (epsilon 1e-12)."""
+    """Rows of length 1; zero stays zero, as in torch.nn.functional.normalize (epsilon 1e-12)."""
     lengths = numpy.sqrt(numpy.square(vectors).sum(axis=-1, keepdims=True))
     return vectors / numpy.maximum(lengths, 1e-12)
 
@@ -55,7 +55,7 @@ def row_by_row(name: str, first: Any, second: Any) -> Floats:
 
 
 def _lists(tokens: Any) -> list[Any]:
-    """Vectors of the tokens of several texts; those of one text are a matrix."""
+    """Vectors of the tokens of several texts, one matrix per text."""
     several = [tokens] if getattr(tokens, "ndim", 3) == 2 else list(tokens)
     return [numpy.asarray(each, numpy.float32) for each in several]
 

@@ -1,7 +1,7 @@
-"""What encoders with a head say of texts: ranks, classes, masked words, labels of words, answers.
+"""Results of encoders with a head on texts: ranks, classes, masked words, labels of words, answers.
 
 Each opens a folder of transformers' class for its task, with a tokenizer.json. What it says of a text has the same bits
-whatever other texts there are, and on any number of threads.
+for any other texts and any number of threads.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TaggedSpan:
 
 @dataclass(frozen=True)
 class Answer:
-    """The part of a context that answers, context[start:end]; an empty one: there is no answer."""
+    """The part of a context that answers, context[start:end]; empty: there is no answer."""
 
     text: str
     score: float
@@ -106,7 +106,7 @@ class Reranker(Model):
         return ranked
 
     def explain(self, query: str, document: str) -> Report:
-        """Which words the logit of a pair came from: what it loses without each (knock-out), and gradient times weight."""
+        """Which words the logit of a pair came from: its loss without each (knock-out), and gradient times weight."""
         return _reports(_qkv._explain_rank(self._core, query, document), self.explain)[0]
 
 
@@ -121,8 +121,8 @@ class Classifier(Model):
     _open = _qkv._TextClassifier
 
     def classify(self, texts: str | Iterable[str | tuple[str, str]], top_k: int | None = 1) -> Any:
-        """The top_k most probable classes of a text, falling, or a list of them for several texts; None: all. Of
-        these one may be a pair, a tuple, which the model reads as one sequence."""
+        """The top_k most probable classes of a text, in decreasing order, or a list of them for several texts; None: all. A
+        text may be a pair, a tuple, which the model reads as one sequence."""
         given: list[Any] = [texts] if isinstance(texts, str) else list(texts)
         pairs = [each if isinstance(each, tuple) and len(each) == 2 else (each, None) for each in given]
         found = self._core.classify([first for first, _ in pairs], [second for _, second in pairs], top_k, self.threads)
@@ -130,7 +130,7 @@ class Classifier(Model):
         return lists[0] if isinstance(texts, str) else lists
 
     def explain(self, text: str | tuple[str, str], label: str | None = None) -> Report:
-        """Which words the log-probability of a label (None: the most probable one) came from: what it loses without each
+        """Which words the log-probability of a label (None: the most probable one) came from: its loss without each
         (knock-out), and gradient times weight.
 
         >>> import qkv
@@ -142,7 +142,7 @@ class Classifier(Model):
 
 
 class FillMask(Model):
-    """The words that a masked one of a text may be, by a folder of ForMaskedLM.
+    """Predicts masked words of texts, by a folder of ForMaskedLM.
 
     >>> import qkv
     >>> qkv.text.FillMask("tests/golden/fill").mask
@@ -153,16 +153,16 @@ class FillMask(Model):
 
     @property
     def mask(self) -> str:
-        """What stands for a word in a text."""
+        """The mask in a text."""
         return self._core.mask()
 
     def fill(self, text: str, top_k: int = 5) -> list[list[ClassProbability]]:
-        """Of each masked word of the text its top_k most probable words, falling."""
+        """The top_k most probable words for each mask of the text, in decreasing order."""
         return [[ClassProbability(*each) for each in one] for one in self._core.fill(text, top_k, self.threads)]
 
     def explain(self, text: str, word: str | None = None) -> list[Report]:
-        """Of each masked word which others the log-probability of this word there (None: of the most probable one) came
-        from, as Classifier.explain."""
+        """For each mask, which other words the log-probability of this word (None: the most probable one) came from, as in
+        Classifier.explain."""
         return _reports(_qkv._explain_fill(self._core, text, word), self.explain)
 
 
@@ -178,7 +178,8 @@ class Tagger(Model):
     _open = _qkv._Tagger
 
     def tag(self, texts: str | Iterable[str], aggregation_strategy: Aggregation = "simple") -> Any:
-        """What is found in a text, or a list of it for several. The strategies are those of transformers' token-classification
+        """The labelled words of a text, or a list of them for several. The strategies are as in transformers'
+        token-classification
         pipeline: none labels tokens, simple joins neighbours of one label, first, average and max first give each word one
         label."""
         found = self._core.tag([texts] if isinstance(texts, str) else texts, aggregation_strategy, self.threads)
@@ -186,7 +187,7 @@ class Tagger(Model):
         return lists[0] if isinstance(texts, str) else lists
 
     def explain(self, text: str) -> list[Report]:
-        """Of each token whose most probable label is not "O" which words that label came from, as Classifier.explain."""
+        """For each token with a label other than "O", which words that label came from, as in Classifier.explain."""
         return _reports(_qkv._explain_tags(self._core, text), self.explain)
 
 
@@ -212,9 +213,10 @@ class QuestionAnswerer(Model):
         handle_impossible_answer: bool = False,
         align_to_words: bool = True,
     ) -> list[Answer]:
-        """The top_k best answers, falling; the arguments are those of the question-answering pipeline of transformers 4.
+        """The top_k best answers, in decreasing order; arguments as in the question-answering pipeline of transformers 4.
 
-        A context that does not fit beside the question is read in parts of max_seq_len tokens (384 unless the model reads
+        A context that does not fit together with the question is read in parts of max_seq_len tokens (384 unless the model
+        reads
         fewer) that share doc_stride of them, at most half.
         """
         found = self._core.answer(
@@ -224,8 +226,8 @@ class QuestionAnswerer(Model):
         return [Answer(*each) for each in found]
 
     def explain(self, question: str, context: str) -> Report:
-        """Which words the best answer came from, as Classifier.explain: the log-probability of its first token and of its last
-        one together."""
+        """Which words the best answer came from, as in Classifier.explain: the sum of the log-probabilities of its first and
+        last token."""
         return _reports(_qkv._explain_answer(self._core, question, context), self.explain)[0]
 
 

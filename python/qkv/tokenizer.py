@@ -1,4 +1,4 @@
-"""Text to token ids and back."""
+"""Converts text to token ids and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tokenizer:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Reads the file; FormatError, naming the field and the rule, for one that breaks it, OSError if it cannot."""
+        """Reads the file; FormatError, naming the field and the rule, for a malformed file, OSError if it cannot be read."""
         self._path: str | None = os.fspath(path)
         self._core = _qkv._Tokenizer(self._path)
 
@@ -43,11 +43,11 @@ class Tokenizer:
         return tokenizer
 
     def encode(self, text: str, max_length: int | None = None, add_special_tokens: bool = True) -> Encoding:
-        """The tokens of a text, at most max_length of them, those that are put around it included."""
+        """The tokens of a text, at most max_length of them, including special ones."""
         return Encoding(**self._core.encode(text, max_length, add_special_tokens))
 
     def __call__(self, text: str | Iterable[str], max_length: int | None = None, add_special_tokens: bool = True) -> Any:
-        """A dict of what transformers' tokenizers give, input_ids, token_type_ids and attention_mask: a list of numbers
+        """A dict like transformers' tokenizers, input_ids, token_type_ids and attention_mask: a list of numbers
         each, of several texts a list of lists, without padding."""
         if isinstance(text, str):
             encoding = self.encode(text, max_length, add_special_tokens)
@@ -65,7 +65,7 @@ class Tokenizer:
         return self._core.id_of(token)
 
     def token_of(self, id: int) -> str:
-        """The token of an id; ValueError for one that is not there."""
+        """The token of an id; ValueError for an unknown one."""
         return self._core.token_of(id)
 
     def special_tokens(self) -> list[str]:

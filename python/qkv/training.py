@@ -28,7 +28,7 @@ def train(
     change: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """Trains a model that translates, writes, or classifies pictures, as its config says (docs/training.md); the best step and loss.
+    """Trains the model of a config (docs/training.md), and returns the best step and loss.
 
     train and valid: pairs, a line each, text, tab, translation; of a language model, documents with a blank line between
     them; of an encoder of texts, columns, CSV or JSON lines; of a classifier of pictures, folders of PNG and JPEG files,

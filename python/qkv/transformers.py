@@ -30,7 +30,7 @@ _READ_ELSEWHERE = frozenset(
 
 
 def register() -> None:
-    """Makes ``attn_implementation="qkv"`` known to transformers, with the masks that belong to it.
+    """Registers ``attn_implementation="qkv"`` with transformers, including its masks.
 
     From then on a model whose class has attention of its own, which never asks for an implementation by name, raises
     ValueError when it is made with "qkv" or set to it: its masks would be wrong.
@@ -63,7 +63,7 @@ def attention_forward(
     cu_seq_lens_k: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """What AttentionInterface calls: (output [batch, q_len, heads, head_dim], weights or None).
+    """Called by AttentionInterface: (output [batch, q_len, heads, head_dim], weights or None).
 
     attention_mask: bool, True means "may attend", or numbers that are added; it already has the sliding window. Without
     one, several queries of a causal module are the last of its tokens and see the keys up to their own. indices [batch,

@@ -1,4 +1,4 @@
-"""Texts of one language to those of another."""
+"""Translates texts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class TranslateOptions(TypedDict, total=False):
-    """Those of a Translator; None is what the folder says. One of temperature, top_k, top_p and seed: tokens are sampled."""
+    """Options of a Translator; None follows the folder. With any of temperature, top_k, top_p and seed, tokens are
+    sampled."""
 
     beams: int | None
     max_length: int | None  #: new tokens
@@ -76,7 +77,7 @@ class Translator(Model):
         progress: Callable[[int, int], object] | None = None,
         **options: Unpack[TranslateOptions],
     ) -> Any:
-        """The translation of a text, or a list of those of several; with nbest above 1 a list for each text.
+        """The translation of a text, or a list of them for several; with nbest above 1 a list for each text.
 
         progress is called with the numbers of texts done and of all. TypeError, with its index, for a text that is no str;
         ValueError for options that do not fit.
@@ -110,7 +111,7 @@ class Translator(Model):
             line += len(piece)
 
     def generate(self, sources: Iterable[Iterable[int]], **options: Unpack[TranslateOptions]) -> list[list[Hypothesis]]:
-        """From ids to ids: for each source its hypotheses, best first.
+        """Translates ids: for each source its hypotheses, best first.
 
         ValueError for ids that the model does not know, and for sources that are empty or too long.
         """

@@ -131,7 +131,7 @@ def changed(layer, head, query, key, value):
         (lambda: qkv.report(changed(0, 1, 5, 0, -0.5), TOKENS),
          "report: attention, layer 0, head 1: the weight of query 5 on key 0 is -0.5; weights are 0 or more"),
         (lambda: qkv.report(numpy.repeat(WEIGHTS[:, None], 2, 1), TOKENS),
-         "report: attention, layer 0: weights of 2 sequences; give those of one, layer[i:i+1]"),
+         "report: attention, layer 0: weights of 2 sequences; give one of them, layer[i:i+1]"),
         (lambda: qkv.report([], TOKENS), "report: attention has no layers"),
         (lambda: qkv.report(WEIGHTS, []), "report: there are no tokens tokens"),
         (lambda: qkv.report(WEIGHTS, (TOKENS, TOKENS)),
