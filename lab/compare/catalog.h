@@ -1,4 +1,4 @@
-// Which models are compared, on which tasks, and at which sizes models of all kinds have the same number of parameters.
+// The compared models and tasks, and the sizes at which models of all kinds have the same number of parameters.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,23 @@
 
 namespace qkv::comparison {
 
-// A task and the models that it is given to, by name.
+// A task and its models, by name.
 struct CatalogTask {
   std::string name;
   std::vector<std::string> models;
-  std::string question;            // what is asked, for the table
+  std::string question;            // for the table
   std::string at;                  // what makes it harder
   double chance = 1.0 / kSymbols;  // of a guess to be right
   std::int64_t parameters = 24'000;
   std::int64_t seeds = 3;
-  // Of training.
+  // Training.
   std::int64_t steps = 0;
   std::int64_t batch_tokens = 2048;
   double rate = 3e-3;
   std::int64_t examples = 1000;  // measured at each point; 0: all there are
 };
 const std::vector<CatalogTask>& catalog();
-// std::invalid_argument for a name that is none; so do all that follow.
+// All functions below throw std::invalid_argument for an unknown name.
 const CatalogTask& catalog_task(const std::string& name);
 
 std::vector<std::string> model_names();  // all that have a task

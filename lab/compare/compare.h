@@ -1,10 +1,10 @@
-// What attention replaced, beside it: recurrent networks, convolutions, encoder-decoders and Transformers of one size,
-// trained on the same tasks, and measured: what they remember, how far gradients reach, what a token costs.
+// Trains RNNs, CNNs, recurrent encoder-decoders and Transformers of equal size on the same tasks, and compares accuracy,
+// reach of gradients, memory and speed.
 //
 //   Comparison comparison = compare({.tasks = {"recall"}}, "out");
 //   std::cout << to_text(comparison);
 //
-// The same seed gives the same numbers, but for times and memory, on any number of threads.
+// The same seed gives the same numbers, except times and memory, on any number of threads.
 #pragma once
 
 #include <cstdint>

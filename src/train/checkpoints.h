@@ -43,18 +43,18 @@ class Checkpoints {
   // Whether a folder of trainings has any, whole or not. It may be missing.
   static bool exist(const std::string& folder);
 
-  // Makes the folder, and keeps other processes out of it while this object lives: IoError if one is in it. Of the
-  // checkpoints at multiples of `period` the `kept` last ones and the `kept` that end at the best one stay, of others
-  // the best. `notice` is called with those that are damaged.
+  // Makes the folder and locks it while this object lives; IoError if another process uses it. Keeps, of the checkpoints
+  // at multiples of `period`, the `kept` last ones and the `kept` that end at the best one, of others only the best.
+  // `notice` is called for damaged ones.
   Checkpoints(const std::string& folder, std::int64_t period, std::int64_t kept,
               std::function<void(const std::string&)> notice);
 
   void save(const Trainable& model, const Adam& adam, const LoopState& state, const RunIdentity& identity) const;
 
-  // The newest one that is whole; nothing where there is none at all. FormatError if none of those that are is whole.
+  // Newest intact checkpoint; nullopt if there are none; FormatError if all are damaged.
   std::optional<Checkpoint> newest() const;
   void restore(const Checkpoint& from, Trainable& model, Adam& adam) const;
-  // Removes what is newer than this step, or unfinished.
+  // Removes newer checkpoints than this step, and unfinished ones.
   void remove_after(std::int64_t step) const;
 
   // Steps of those that end at `last`, at most `kept`: those that are whole.

@@ -1,4 +1,4 @@
-// qkv compare: what attention replaced, trained beside it and measured. Progress goes to standard error.
+// qkv compare: trains RNNs, CNNs and Transformers on the same tasks and compares them. Progress goes to standard error.
 #include "lab/compare/compare.h"
 
 #include <fmt/format.h>

@@ -22,8 +22,8 @@ struct QueryBlock {
 // and their log-sum-exp. Partial results lie in 64-byte aligned memory of ForwardPlan::part_bytes.
 struct KeyPart {
   std::int64_t first = 0, last = std::numeric_limits<std::int64_t>::max();  // whole chunks
-  const std::byte* from = nullptr;  // the partial result of the keys in front of them, if it is to be gone on with
-  std::byte* to = nullptr;          // for that of all so far; nullptr: there are no more keys, outputs are written
+  const std::byte* from = nullptr;  // partial result of the preceding keys to continue from, or nullptr
+  std::byte* to = nullptr;          // partial result of all keys so far; nullptr: the last keys, write outputs
 };
 
 // `next`: what this thread will probably do next, or no task; its rows are fetched meanwhile. `scratch`: of
