@@ -65,7 +65,7 @@ struct Value {
   std::string type{};
   Check check{};
 
-  // Of a list.
+  // Options of a list.
   char delimiter = 0;       // that may separate values, as a space does
   int count = 0;            // of values; 0: one or more
   bool takes_words = true;  // the next words are values too, up to an option
@@ -95,12 +95,12 @@ template <class Integer>
 Value whole(Integer& target, std::int64_t least, std::int64_t largest) {
   return {&target, "N", whole_number(least, largest)};
 }
-// From 1.
+// At least 1.
 template <class Integer>
 Value size(Integer& target, std::int64_t largest = std::int64_t{1} << 40) {
   return whole(target, 1, largest);
 }
-// From 0 to 2^64 - 1.
+// 0 to 2^64 - 1.
 Value seed(std::uint64_t& target);
 
 // NaN and infinities are refused.
@@ -183,7 +183,7 @@ class Command {
   std::vector<std::string> given() const;
   // The whole command line as a shell reads it: qkv explain --text 'You are welcome'.
   const std::string& line() const { return *line_; }
-  // Of this command and those in it.
+  // The help of this command and its subcommands.
   CommandHelp help() const;
 
  private:

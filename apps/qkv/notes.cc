@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 bool quiet = false;
 
-// Of a file, or of all in a folder; a file that cannot be seen has none.
+// The size of a file or of a folder's files; 0 for unreadable ones.
 double bytes_of(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {

@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the program, or of the Python module that it is a part of.
+// The folder of the program, or of the Python module that contains it.
 fs::path own_folder() {
   Dl_info found;
   link_map* module = nullptr;

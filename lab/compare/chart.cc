@@ -30,7 +30,7 @@ const char* color_of(const std::string& model) {
   return found == colors.end() ? "#57606a" : found->second;
 }
 
-// From numbers to positions in one chart.
+// Maps numbers to positions in one chart.
 struct ChartAxes {
   explicit ChartAxes(const Chart& chart) : decades(chart.scale == ChartScale::decades) {
     double least_y = std::numeric_limits<double>::infinity(), most_y = 0, least_x = least_y, most_x = 0;

@@ -146,7 +146,7 @@ std::vector<Chart> gradient_charts(const Comparison& comparison) {
   return charts;
 }
 
-// Of what reads, and of what translates.
+// Charts of sequence models and of translators.
 std::vector<Chart> cost_charts(const Comparison& comparison, const std::string& work) {
   const auto chart_of = [&](const std::string& title) {
     return Chart{.title = work + ": " + title, .x_name = "tokens of the sequence", .scale = ChartScale::decades};

@@ -33,7 +33,7 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Of UTF-8: bytes that do not continue a character.
+// Characters of UTF-8: bytes that do not continue one.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));

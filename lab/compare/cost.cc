@@ -44,7 +44,7 @@ ComparedStructure structure_of(const Measurable& model, std::uint64_t seed) {
 
 namespace {
 
-// Of /proc/self/status, in bytes.
+// From /proc/self/status, in bytes.
 std::optional<std::int64_t> peak_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -117,7 +117,7 @@ constexpr std::int64_t kSequences = 8;  // of an update
 constexpr double kLeastSeconds = 0.05;
 constexpr int kLeastRuns = 3;
 
-// Of the fastest run, after those that warmed up.
+// Time of the fastest run, after warm-up.
 double fastest(const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point begin) {

@@ -131,7 +131,7 @@ std::vector<std::vector<std::int32_t>> answers(const TranslatorModel& model, con
   return written;
 }
 
-// Of all symbols those that are in their place.
+// Measures the share of symbols in their place.
 RunResult run_reversal(const Run& run, const RunPlace& place) {
   const std::int64_t longest = reversal_extents().back();
   const EncoderDecoderTokens tokens = reversal_tokens(longest + 2);
@@ -160,7 +160,7 @@ RunResult run_reversal(const Run& run, const RunPlace& place) {
   return result;
 }
 
-// Of all phrases those that are right as a whole.
+// Measures the share of phrases that are right as a whole.
 RunResult run_phrases(const Run& run, const RunPlace& place, const std::string& phrases) {
   const PhraseBook book = read_phrase_book(phrases);
   TranslatorModel model(sized(translator_kind(run.model), book.tokens, catalog_task(run.task).parameters), run.seed);

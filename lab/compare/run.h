@@ -22,7 +22,7 @@ struct Run {
   std::string name() const;
 };
 
-// Of all gradients together, over all updates, before they are clipped.
+// Norms of all gradients together, over all updates, before clipping.
 struct GradientNorms {
   double largest = 0, median = 0;
 };
@@ -47,7 +47,7 @@ struct RunFiles {
 // std::invalid_argument if the folder has a result of another run of this name; Stopped.
 RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step);
 
-// Of a run that is finished.
+// Whether a run is finished.
 bool is_finished(const Run& run, const RunFiles& files);
 
 // The result as a file. `identity` is what it depends on.

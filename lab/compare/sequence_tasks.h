@@ -13,7 +13,7 @@
 
 namespace qkv::comparison {
 
-// Of each, `extent` is what makes it harder. Symbols are 0 to 9, so that a guess is right once in ten.
+// `extent` makes each task harder. Symbols are 0 to 9, so that a guess is right once in ten.
 //   recall     some noise, a symbol, extent - 1 tokens of noise, a question: which symbol was it?
 //   copy       `extent` symbols and a mark, which asks for the first of them; then blanks ask for the others
 //   key_value  `extent` pairs of a key and a symbol; then the keys again, in another order, each asking for its symbol
@@ -30,10 +30,10 @@ std::int64_t vocab_of(SequenceTask task);
 // The extents that are measured; training draws from 1 to the last of them.
 std::span<const std::int64_t> extents_of(SequenceTask task);
 SequenceExample draw(SequenceTask task, std::int64_t extent, Random& random);
-// Of recall, with so many tokens of noise before the symbol.
+// An example of recall, with so many tokens of noise before the symbol.
 SequenceExample draw_recall(std::int64_t distance, std::int64_t noise, Random& random);
 SequenceBatch side_by_side(std::span<const SequenceExample> examples);
-// Those of these extents, side by side.
+// Examples of these extents, side by side.
 SequenceBatch draw_batch(SequenceTask task, std::span<const std::int64_t> extents, std::uint64_t seed);
 
 // Examples to train on, each drawn when it is wanted.

@@ -37,7 +37,7 @@ void check_type(const char* name, Dtype dtype, Dtype weights) {
                 name_of(weights));
 }
 
-// From the first place that a window sees to its last one.
+// The distance between the first and the last position of a window.
 std::int64_t reach_of(const Conv1dConfig& config) { return (config.kernel - 1) * config.dilation; }
 
 }  // namespace

@@ -45,7 +45,7 @@ class Conv1d {
   // MatmulOptions. The result of a sequence has the same bits in any batch and on any threads.
   Tensor forward(const Sequences& x, int threads = 0) const;
 
-  // From the input of forward and the gradient of its output: adds to the gradients of the parameters that want them,
+  // With the input of forward and the gradient of its output: adds to the gradients of parameters that require them,
   // and to grad_x, row-major of x's shape, if it is given.
   void backward(const Sequences& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 

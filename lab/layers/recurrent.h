@@ -27,7 +27,7 @@ struct RecurrentConfig {
   bool bias = true;
 };
 
-// Of every layer and direction, in torch's order: [layers * directions, batch, hidden].
+// States of every layer and direction, in torch's order: [layers * directions, batch, hidden].
 template <class View>
 struct RecurrentStates {
   View hidden{};
@@ -96,7 +96,7 @@ class Recurrent {
 
   RecurrentOutput run(const Sequences& x, const RecurrentStates<TensorView>& initial, const Dropout& dropout,
                       RecurrentSaved* saved, int threads) const;
-  // Of a layer and a direction.
+  // The index of a layer and a direction.
   std::size_t index(int layer, int direction) const {
     return static_cast<std::size_t>(layer * config_.directions + direction);
   }

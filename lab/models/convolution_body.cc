@@ -110,7 +110,7 @@ class ConvolutionBody : public SequenceBody {
   std::vector<Conv1d> layers_;
 };
 
-// Of each layer the window of the newest position, three rows, is all that a token needs.
+// A token needs only the window of the newest position in each layer, three rows.
 class ConvolutionSteps : public BodySteps {
  public:
   explicit ConvolutionSteps(const ConvolutionBody& body) {

@@ -37,7 +37,7 @@ std::vector<std::int32_t> changed_one_by_one(const std::vector<std::int32_t>& to
   return all;
 }
 
-// From the logits of those sequences: how far from the end the first token lies whose change changes the last row.
+// The distance from the end of the first token whose change changes the last row, by the logits of those sequences.
 std::int64_t reach_in(const Tensor& logits, std::int64_t length) {
   const auto bytes = static_cast<std::size_t>(logits.size(1)) * size_of(logits.dtype());
   const auto last = [&](std::int64_t sequence) {

@@ -9,7 +9,7 @@
 
 namespace qkv::comparison {
 
-// Of all parameters.
+// The number of all parameters.
 std::int64_t parameter_count(const Trainable& model);
 
 // Translators have so many tokens on each side.

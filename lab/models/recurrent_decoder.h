@@ -28,7 +28,7 @@ class RecurrentDecoder {
     ScoredAttentionSaved attention{};
     RecurrentSaved recurrent{};
   };
-  // Of a forward pass.
+  // Saved by a forward pass.
   struct Saved {
     Tensor states{};            // [tokens, model_dim]
     Tensor joined{};            // [tokens, 2 * model_dim]: states and contexts

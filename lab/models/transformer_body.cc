@@ -43,7 +43,7 @@ class TransformerBody : public SequenceBody {
   }
   std::unique_ptr<BodySteps> steps() const override { return std::make_unique<TransformerSteps>(encoder_); }
 
-  // Of each layer two steps: attention, and feed-forward. Norms and sums belong to them.
+  // Two steps per layer: attention and feed-forward, including norms and sums.
   std::vector<DependencyGraph::Node> connect(DependencyGraph& graph,
                                              const std::vector<DependencyGraph::Node>& inputs) const override {
     std::vector<DependencyGraph::Node> nodes = inputs;
@@ -66,7 +66,7 @@ class TransformerBody : public SequenceBody {
   void update(const ParameterUpdater& updater, const std::string& scope) override { encoder_.update(updater, scope); }
 
  private:
-  // Of pairs of a query and a key: each number of the key, and each of the value, is multiplied and added.
+  // Per pair of a query and a key: each number of the key, and each of the value, is multiplied and added.
   double operations(std::int64_t pairs) const { return static_cast<double>(kLayers * 2 * 2 * dim_ * pairs); }
 
   std::int64_t dim_;

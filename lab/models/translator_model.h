@@ -36,7 +36,7 @@ class TranslatorModel : public TrainableOn<PairBatch>, public Measurable {
   const EncoderDecoder& model() const { return *model_; }
 
   std::int64_t parameters() const override { return parameter_count(*this); }
-  // From source tokens, the inputs, to as many target tokens.
+  // Source tokens are the inputs, as many target tokens the outputs.
   SequenceGraph graph(std::int64_t length) const override;
   // For a source token and a target token, where both sides have this length.
   double operations_at_once(std::int64_t length) const override;
@@ -47,7 +47,7 @@ class TranslatorModel : public TrainableOn<PairBatch>, public Measurable {
 
  private:
   double weight_operations() const;
-  // Of so many pairs of a query and a key in all layers.
+  // For so many pairs of a query and a key in all layers.
   double attention_operations(double pairs) const;
 
   TranslatorConfig config_;

@@ -70,7 +70,7 @@ qkv_label* block_of(const std::vector<ClassProbability>& labels) {
       [](const ClassProbability& each, const char* text) { return qkv_label{text, each.probability}; });
 }
 
-// Of parts of a text, which have a score and a span.
+// A block of parts of a text, which have a score and a span.
 template <class Part, class Found>
 Part* block_of_parts(const std::vector<Found>& found, std::string Found::* text) {
   return block_of<Part>(

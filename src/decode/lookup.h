@@ -11,7 +11,7 @@ namespace qkv::inline decoding {
 // of them: at most `most` tokens.
 std::vector<std::int32_t> tokens_that_followed(std::span<const std::int32_t> text, std::size_t most);
 
-// Of one text: how much it guesses, so that guesses that fail cost a bounded share of the time.
+// Drafts for one text; limits them so that rejected drafts cost a bounded share of the time.
 class LookupDraft {
  public:
   // At most `most` tokens.

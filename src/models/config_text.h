@@ -71,7 +71,7 @@ std::string changed_fields(const std::array<std::string_view, sizeof...(Fields)>
   return text;
 }
 
-// Of "a, b, c".
+// The names in "a, b, c".
 template <std::size_t count>
 std::array<std::string_view, count> names_in(std::string_view list) {
   std::array<std::string_view, count> names;

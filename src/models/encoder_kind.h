@@ -38,7 +38,7 @@ struct EncoderKind {
 extern const std::span<const HeadNames> kRobertaHeads;  // MPNet's, too
 extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet, kModernBert, kAlbert;
 
-// Of BERT, whose keys and names are RoBERTa's too.
+// Reads BERT's config, whose keys and names are RoBERTa's too.
 TextEncoderConfig read_bert(const ModelConfig& config);
 // All but the types.
 struct SizeKeys {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// Of what says which tensors there are.
+// The file that lists the tensors.
 std::string weights_path(const std::string& folder) {
   const std::string whole = folder + "/model.safetensors", index = folder + "/" + kIndex;
   return !io::is_there(whole) && io::is_there(index) ? index : whole;

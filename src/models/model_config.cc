@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMaxLayers = 1024;
 constexpr std::int64_t kMaxLabels = 1 << 20;
 
-// Of transformers' base class: both change which weights there are.
+// Keys of transformers' base class; both change which weights there are.
 constexpr FixedKey kOfEveryClass[] = {{"pruned_heads", "{}"}, {"quantization_config", "null"}};
 
 }  // namespace

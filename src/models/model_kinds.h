@@ -41,7 +41,7 @@ struct VitFamily {
 
 struct ModelKind {
   const char* type;  // model_type
-  // Of what opens as a TextEncoder, a TransformerEncoderDecoder, a Vit, a LanguageModel, or as an added family says.
+  // Opens as a TextEncoder, a TransformerEncoderDecoder, a Vit, a LanguageModel, or as an added family says.
   std::variant<const EncoderKind*, const TransformerEncoderDecoderFamily*, const VitFamily*, const LanguageKind*,
                const AddedFamily*>
       family;

@@ -23,7 +23,7 @@
 namespace qkv::inline models {
 namespace {
 
-// Of how panels lie: one more with every change.
+// Version of the panel layout: one more with every change.
 constexpr const char* kLayout = "1";
 constexpr const char *kLayoutKey = "qkv_panels", *kTargetKey = "target", *kWeightsKey = "weights";
 

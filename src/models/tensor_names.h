@@ -35,15 +35,15 @@ class TensorNames {
   // Stacked, with so many rows each.
   void add_rows(const std::string& ours, const Dims& shape,
                 const std::vector<std::pair<std::string, std::int64_t>>& theirs);
-  // Of another shape there, and made ours by `form`.
+  // With another shape there, converted by `form`.
   void add_formed(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part,
                   const std::function<Tensor(const Tensor&)>& form);
   // The rows from `first` of a matrix there, all of whose rows are listed.
   void add_part(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part,
                 std::int64_t first);
-  // Of another shape there, with as many elements in the same order.
+  // With another shape there, and as many elements in the same order.
   void add_reshaped(const std::string& ours, const Dims& shape, const std::string& theirs, const Dims& part);
-  // Without prefix: a head's, by default of the same name on both sides. Of another shape there, if `part` says so.
+  // Without prefix: a head's, by default with the same name on both sides, and another shape there if `part` says so.
   void add_head(const std::string& name, const Dims& shape, const Dims& part = {}, const std::string& theirs = {});
   void add_norm(const std::string& ours, const std::string& theirs, std::int64_t dim);
   void add_linear(const std::string& ours, const std::string& theirs, std::int64_t out, std::int64_t in);

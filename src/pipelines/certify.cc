@@ -111,7 +111,7 @@ std::uint64_t results_of(const Translator& translator, const FingerprintOptions&
   return digest_of_written(translator.translate(texts, {.max_length = 32, .threads = options.threads}));
 }
 
-// Of a few tokens in a row, since a tokenizer may be missing.
+// Results on a few tokens in a row, since a tokenizer may be missing.
 std::uint64_t results_of(const Generator& generator, const FingerprintOptions& options) {
   std::vector<std::vector<std::int32_t>> prompts(2);
   for (std::int32_t i = 0; i < 8; ++i) {

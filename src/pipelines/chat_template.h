@@ -27,7 +27,7 @@ struct ChatTemplate {
 // source.
 std::optional<ChatTemplate> parse_chat_template(std::string_view source, std::string_view begin, std::string_view end);
 
-// Of the folder's chat_template.jinja, else of its tokenizer_config.json.
+// Reads the folder's chat_template.jinja, else its tokenizer_config.json.
 ChatTemplate read_chat_template(const std::string& folder);
 
 }  // namespace qkv::inline pipelines

@@ -1,4 +1,4 @@
-// From logits to classes, the most probable first.
+// Turns logits into classes, the most probable first.
 #pragma once
 
 #include <cstdint>

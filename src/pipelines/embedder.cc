@@ -60,10 +60,10 @@ void keep_largest(std::int64_t most, std::span<float> row) {
 // Before a text, so that there is a token whose place the marker of its role takes.
 constexpr const char* kMarked = ". ";
 
-// Of the folder of a Dense module: linear.weight and linear.bias.
+// Reads linear.weight and linear.bias from the folder of a Dense module.
 Linear read_projection(const std::string& folder, const LinearConfig& config, WeightStorage storage) {
   FolderTensors tensors(folder);
-  tensors.pass_over([](std::string_view name) { return name.starts_with("bert."); });  // beside ColBERT's own
+  tensors.pass_over([](std::string_view name) { return name.starts_with("bert."); });  // next to ColBERT's own
   TensorNames names("");
   names.add("weight", {config.out, config.in}, {"linear.weight"});
   if (config.bias) names.add("bias", {config.out}, {"linear.bias"});

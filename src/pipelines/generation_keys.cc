@@ -49,7 +49,7 @@ constexpr GenerationKey kKeys[] = {
     {"token_healing", refused, "false"},
     {"watermarking_config", refused},
 
-    // Of sampling, which do_sample alone turns on.
+    // Sampling, which only do_sample turns on.
     {"epsilon_cutoff", harmless},
     {"eta_cutoff", harmless},
     {"min_p", sampled},
@@ -58,7 +58,7 @@ constexpr GenerationKey kKeys[] = {
     {"top_k", sampled},
     {"top_p", sampled},
     {"typical_p", harmless},
-    // Of drafts that the model itself accepts or rejects: they save time.
+    // Drafts that the model itself accepts or rejects: they save time.
     {"assistant_confidence_threshold", harmless},
     {"assistant_early_exit", harmless},
     {"assistant_lookbehind", harmless},
@@ -70,7 +70,7 @@ constexpr GenerationKey kKeys[] = {
     {"speculation_type", harmless},
     {"target_lookbehind", harmless},
     {"use_mtp", harmless},
-    // Of time and memory.
+    // Time and memory.
     {"cache_config", harmless},
     {"cache_implementation", harmless},
     {"compile_config", harmless},
@@ -80,7 +80,7 @@ constexpr GenerationKey kKeys[] = {
     {"max_cache_len", harmless},
     {"prefill_chunk_size", harmless},
     {"use_cache", harmless},
-    // Of what generate() returns; how many hypotheses is up to the caller here.
+    // Results of generate(); the number of hypotheses is the caller's choice here.
     {"num_return_sequences", harmless},
     {"output_attentions", harmless},
     {"output_hidden_states", harmless},
@@ -90,7 +90,7 @@ constexpr GenerationKey kKeys[] = {
     // Padding follows the end, and decoder_start_token_id is what sequences begin with.
     {"bos_token_id", harmless},
     {"pad_token_id", harmless},
-    // Of the file itself.
+    // The file itself.
     {"_from_model_config", harmless},
     {"transformers_version", harmless},
 };

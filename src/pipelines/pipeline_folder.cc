@@ -50,7 +50,7 @@ Pooling pooling_switched(const io::JsonValue& root) {
   return switched.empty() ? Pooling::mean : switched[0];
 }
 
-// Of a module, by its config and the size of the hidden states.
+// Reads a module, by its config and the size of the hidden states.
 using ReadModule = void (*)(const io::JsonValue& root, const fs::path& folder, std::int64_t dim,
                             SentenceFolder& result);
 

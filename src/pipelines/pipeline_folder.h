@@ -37,7 +37,7 @@ struct SentenceFolder {
   std::map<std::string, std::string> prompts{{"document", ""}, {"query", ""}};
   std::string prompt{};  // the default one, put before each text
 
-  // Of tokens.
+  // Vectors of tokens.
   std::string projection{};  // the folder of its weights; empty: none
   LinearConfig projected{};
   std::vector<std::string> skipped{};          // words whose tokens are left out
@@ -74,7 +74,7 @@ struct Generation {
   std::optional<double> unsure_below{};  // log-probability a token
 };
 
-// From generation_config.json, or from config.json if there is none. FormatError, naming file and field, for tokens
+// Reads generation_config.json, or config.json if there is none. FormatError, naming file and field, for tokens
 // outside `vocab`, and for settings that generate() does not support: they would change the result.
 Generation read_generation(const std::string& folder, std::int64_t vocab);
 

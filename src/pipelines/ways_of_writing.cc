@@ -42,7 +42,7 @@ class WrittenTexts {
   }
   void add(GeneratedText text) { texts_.push_back(std::move(text)); }
   void reverse() { std::ranges::reverse(texts_); }
-  // Of the first ones.
+  // The digest of the first `count` ones.
   std::string digest(std::size_t count) const {
     Sha256 digest;
     for (std::size_t i = 0; i < count; ++i) {

@@ -28,7 +28,7 @@ constexpr std::size_t kMostTokens = std::size_t{1} << 19;
 // That of 256,000 tokens and their merges has 15 million bytes.
 constexpr std::size_t kLongestJson = std::size_t{20} << 20;
 
-// Of tokens, with the numbers of the format.
+// Types of tokens, with the numbers of the format.
 constexpr std::uint8_t kNormalToken = 1, kUnknownToken = 2, kControlToken = 3, kUserToken = 4, kLastTokenType = 6;
 
 std::string quoted(const std::string& text) { return Json(text).dump(); }

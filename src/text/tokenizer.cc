@@ -310,7 +310,7 @@ std::string DecodeStream::put(std::int32_t id) {
   std::string text = tokenizer_.decode(ids_, options_);
   constexpr std::string_view kUnfinished = "\xEF\xBF\xBD";  // perhaps a character of which bytes are still to come
   if (text.size() <= given_.size() || text.ends_with(kUnfinished)) return "";
-  // From here on, tokens are decoded beside those of this step alone: a token reads differently at the beginning.
+  // From here on, tokens are decoded together with this step's alone: a token reads differently at the beginning.
   std::string fresh = text.substr(given_.size());
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(done_));
   done_ = ids_.size();

@@ -77,7 +77,7 @@ Normalizer read_precompiled(const JsonValue& stage) {
   return build_from(rules, [&] { return precompiled(Charsmap(*bytes)); });
 }
 
-// Of a string; of regular expressions that one alone which files of SentencePiece models have.
+// Replaces a string; of regular expressions, only the one in files of SentencePiece models.
 Normalizer read_replace(const JsonValue& stage) {
   const std::u32string to = to_code_points(stage["content"].string());
   if (const auto expression = stage["pattern"].find("Regex")) {

@@ -80,7 +80,7 @@ void check_marian_settings(const std::string& path, const Tokenizer& tokenizer, 
 
 // The model by its "type". FormatError names the field and the rule. Its index is not built yet.
 std::unique_ptr<Model> read_model(const JsonValue& stage, const TokenLimits& limits);
-// Of {token: id}.
+// Reads {token: id}.
 Vocabulary read_vocabulary(const JsonValue& tokens, const TokenLimits& limits);
 
 // Calls visit(token, characters) for the words of a text, whose token is nullptr, and for the added tokens between

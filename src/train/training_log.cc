@@ -107,7 +107,7 @@ double tick_distance(double range) {
   return 10 * power;
 }
 
-// From numbers to positions in the picture. Losses begin at 0, so that the height of a curve says what is left.
+// Maps numbers to positions in the picture. Losses begin at 0, so that the height of a curve says what is left.
 struct Axes {
   double steps = 1, loss = 1;
 

@@ -40,7 +40,7 @@ struct Result {
 };
 
 // Runs `work` once to warm up, then alternates it with the measurement of the peak.
-// Of `multiplied`, the type of the factors.
+// `multiplied`: the type of the factors.
 Result measure(const std::function<void()>& work, Dtype multiplied) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point begin) {

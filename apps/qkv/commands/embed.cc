@@ -46,7 +46,7 @@ void write_numbers(fmt::memory_buffer& text, std::span<const float> values, bool
   fmt::format_to(to, "{}", json ? "]" : "");
 }
 
-// Of each word its number and its weight.
+// The number and weight of each word.
 void write_embedding(fmt::memory_buffer& text, const SparseEmbedding& sparse, bool json) {
   if (json) {
     fmt::format_to(std::back_inserter(text), "{{\"indices\": [{}], \"values\": ", fmt::join(sparse.words, ", "));

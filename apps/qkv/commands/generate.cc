@@ -84,7 +84,7 @@ std::optional<Sampling> sampling_of(const Command& command, const GenerateReques
   return sampling;
 }
 
-// Of line `number`, from 1.
+// The prompt of line `number`, from 1.
 std::vector<std::int32_t> prompt_of_line(const GenerateRequest& request, const Generator& generator,
                                          const std::string& line, std::int64_t number) {
   std::vector<std::int32_t> ids = request.ids ? ids_of_line(line, number, generator.model().config().vocab)
@@ -283,7 +283,7 @@ void generate(const Command& command, GenerateRequest request) {
     return request.report.write("Continuation of: " + request.prompts.front(), command.line());
   }
   answer(request, generator);
-  // Of the model that nobody chose.
+  // The default model.
   if (request.model.empty() && isatty(STDERR_FILENO) != 0) note(about_default_model(DefaultModel::writer));
 }
 

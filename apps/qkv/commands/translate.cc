@@ -52,7 +52,7 @@ struct TranslateRequest {
   std::string fingerprint{};  // of the model, to explain
 };
 
-// Of line `number`, from 1.
+// The ids of line `number`, from 1.
 std::vector<std::int32_t> parse_ids(const std::string& line, std::int64_t number, const EncoderDecoderTokens& model) {
   std::vector<std::int32_t> ids = ids_of_line(line, number, model.vocab);
   if (std::ssize(ids) > model.positions) {
@@ -183,7 +183,7 @@ void explain(TranslateRequest& request, const Translator& translator) {
   }
 }
 
-// Of the model that nobody chose: on a terminal, and where a translation is probably wrong.
+// Describes the default model on a terminal, and if a translation is probably wrong.
 void note_origin(const TranslateRequest& request) {
   if (request.model.empty() && (request.unsure || isatty(STDERR_FILENO) != 0))
     note(about_default_model(DefaultModel::translator));

@@ -29,15 +29,15 @@ struct KeptHeads {
   bool given() const { return !heads.empty(); }
   // UsageError unless what they are kept for is wanted.
   void check(const ReportFile& report, bool json) const;
-  // Of a model. UsageError for what is no head or row of it.
+  // For a model; UsageError for unknown heads and rows.
   HeadMapsOptions of(const Attentions& attentions) const;
 };
 
 // `form`: how a head is named. `rules`: of --keep.
 std::vector<Option> kept_head_options(KeptHeads& kept, const char* form, const Rules& rules);
 
-// Of a model's heads. The report, if one is wanted, has it then, with maps of long inputs; what it holds for that alone
-// is left out of what is returned, unless heads are kept.
+// Surveys a model's heads, and adds the survey to the report, if requested, with maps of long inputs; data for the
+// report only is not returned, unless heads are kept.
 HeadSurvey reported_survey(const Explainable& input, const SurveyOptions& options, const KeptHeads& kept,
                            ReportFile& report, const std::string& fingerprint);
 

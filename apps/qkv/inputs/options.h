@@ -34,7 +34,7 @@ Option causal_option(std::optional<Align>& align);
 // --align, for calls that are not causal.
 Option align_option(std::optional<Align>& align);
 
-// Of the masks that numbers make, each a part of `mask`: --window LEFT,RIGHT and others.
+// Options of masks made of numbers, each a part of `mask`: --window LEFT,RIGHT and others.
 std::vector<Option> mask_number_options(Mask& mask);
 
 // --dtype with those of the four floating types that the command can compute with.

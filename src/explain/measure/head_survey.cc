@@ -126,7 +126,7 @@ class SurveyMaps {
   // Whether an attention has too many queries or keys for every weight to be kept.
   bool is_long(std::size_t site) const;
 
-  // Of the weights [queries, keys], f64, of a head of such an attention.
+  // The map of the weights [queries, keys], f64, of a head of such an attention.
   HeadMap map(const HeadIndex& head, const Tensor& weights) const;
 
  private:

@@ -46,7 +46,7 @@ Tensor sums_of_tanh(const TensorView& query, const TensorView& key, const Tensor
   return out;
 }
 
-// Of each row.
+// Log-sum-exp of each row.
 Tensor log_sums(const Tensor& logits) {
   Tensor sums = Tensor::zeros({logits.size(0)}, Dtype::f64);
   for (std::int64_t i = 0; i < logits.size(0); ++i) {
@@ -70,7 +70,7 @@ Tensor bias_of(const RelativeTable& table, std::int64_t head, std::int64_t queri
   return bias;
 }
 
-// Of the logits from scale * scores + bias, capped.
+// The difference of the logits from scale * scores + bias, capped.
 double difference_of_logits(const HeadTrace& trace) {
   double largest = 0;
   for (std::int64_t i = 0; i < trace.scores.element_count(); ++i) {

@@ -102,7 +102,7 @@ std::size_t bytes_of_kept_head(const MapSizes& sizes, std::int64_t rows, Dtype d
          base64_size(unsigned_of(sizes.queries * sizes.top) * number);
 }
 
-// Of heads of all sizes, the first `heads` kept ones alone.
+// Bytes for heads of all sizes; only the first `heads` are kept.
 std::size_t bytes_kept(std::span<const MapSizes> all, std::int64_t heads, std::int64_t rows, Dtype dtype) {
   std::size_t sum = 0;
   for (const MapSizes& sizes : all) {

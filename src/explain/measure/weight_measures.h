@@ -22,7 +22,8 @@ struct HeadGradient {
   Tensor values{};  // [queries, keys], f64
 };
 
-// Of every head, for the token written at this place: one run forward, one back. Memory: the weights of all heads.
+// Gradients of every head, for the token generated at this place: one run forward, one back. Memory: the weights of all
+// heads.
 std::vector<HeadGradient> gradient_weights(const Explainable& input, std::int64_t written);
 
 // How much each key adds to what leaves a head: attention weight times the length of the value as it leaves W_O,

@@ -67,10 +67,10 @@ struct HeadsCall {
   Dtype dtype = Dtype::f32;
 };
 
-// Of the call that also writes weights and logits, as an observer asks for.
+// The plan of the call that also writes weights and logits, for an observer.
 AttentionPlan plan_of(const HeadsCall& call, const Mask& mask, const Bias& bias = {});
 
-// Of a layer of a model; none: its scores are no dot products.
+// The plan of a model's layer; none: its scores are not dot products.
 std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const HeadIndex& layer, std::int64_t head_dim,
                                            std::int64_t value_dim);
 

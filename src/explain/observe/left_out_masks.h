@@ -33,7 +33,7 @@ std::string without(const Attentions& attentions);
 
 class LeftOutMasks {
  public:
-  // Of what attentions.left_out says, and of more. Errors as check_left_out().
+  // For attentions.left_out, and for more. Errors as check_left_out().
   explicit LeftOutMasks(const Attentions& attentions, const LeftOut& more = {});
 
   // One for each layer of an attention; none where nothing is left out.

@@ -20,7 +20,7 @@ struct TokenPieces {
   TokenWords words{};
 };
 
-// Of a token: how it is called, and its share of a row of logits [vocab].
+// A token's label and its probability in a row of logits [vocab].
 TokenProbability probability_of(std::int32_t id, std::span<const float> logits, double log_sum_exp,
                                 const Tokenizer* tokenizer);
 

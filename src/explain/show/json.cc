@@ -60,7 +60,7 @@ class JsonWriter {
     return with({{"rules", mask.rules}}, {{"hidden", kept ? numbers(mask.hidden) : "null"}});
   }
 
-  // Of a tensor with an element for each pair of inputs, or more, if it is not too large.
+  // Whether a tensor with an element for each pair of inputs, or more, is small enough.
   bool is_kept(const Tensor& values) const {
     const std::int64_t n = explanation_.inputs;
     if (explanation_.full || values.rank() < 2) return true;

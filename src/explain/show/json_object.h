@@ -34,7 +34,7 @@ std::string json_text(const OrderedJson& value);
 OrderedJson to_object(const AttentionPlan& plan);
 OrderedJson to_object(const std::optional<AttentionPlan>& plan);  // null: there is none
 
-// Of a head, by their names.
+// Measures of a head, by name.
 inline constexpr std::pair<const char*, double HeadSummary::*> kHeadMeasures[] = {
     {"entropy", &HeadSummary::entropy},
     {"distance", &HeadSummary::distance},
@@ -46,7 +46,7 @@ inline constexpr std::pair<const char*, double HeadSummary::*> kHeadMeasures[] =
     {"induction", &HeadSummary::induction},
     {"duplicate", &HeadSummary::duplicate}};
 
-// Of weights [queries, keys]; a view that is not given: not kept.
+// The map of weights [queries, keys]; an empty view: not kept.
 struct MapViews {
   std::int64_t queries = 0, keys = 0;
   TensorView blocks{};                   // [r, c]

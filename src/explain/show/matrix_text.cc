@@ -156,7 +156,7 @@ constexpr std::size_t kMostOfName = 16;    // columns beside the rows
 constexpr std::size_t kMostOfColumn = 10;  // lines above the columns
 constexpr std::int64_t kMostHeight = 128;  // cells
 
-// Of the 256 colours of xterm the nearest: 16 to 231 are a cube of 6 x 6 x 6, 232 to 255 greys.
+// The nearest of the 256 colours of xterm: 16 to 231 are a cube of 6 x 6 x 6, 232 to 255 greys.
 int color_256(const Rgb& color) {
   static constexpr std::array<int, 6> kSteps = {0, 95, 135, 175, 215, 255};
   int at = 16, off = 0, factor = 36;

@@ -54,7 +54,7 @@ enum class HeatStyle { letters, colors };  // half blocks in 256 colours
 // that is 16 or more. A tensor of rank 3 gives one box per matrix.
 std::vector<TextBox> heat_boxes_of(const Quantity& quantity, HeatStyle style, const TextRoom& room);
 
-// From least to most, in 39 columns or fewer; and what else there is.
+// The scale from least to most, in at most 39 columns; and a remark on other marks.
 std::string heat_ramp(HeatStyle style);
 std::string heat_remark(HeatStyle style);
 

@@ -77,7 +77,7 @@ std::string written(const Alignment& alignment) {
   return text + "</table>\n";
 }
 
-// Of a language model.
+// The table of a language model.
 std::string guesses(const Alignment& alignment) {
   std::string text =
       "<table>" + html_element("caption", "What each layer would have written, and how probable what was written is") +

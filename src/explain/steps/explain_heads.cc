@@ -34,9 +34,9 @@ struct HeadsContext {
   std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
   std::int64_t head_dim() const { return columns() / input.heads; }
   std::vector<std::string> names(std::string_view part) const;
-  // Of all heads side by side: "head 2.1" is the first number of head 2.
+  // Labels of all heads side by side: "head 2.1" is the first number of head 2.
   std::vector<std::string> numbers_of_heads() const;
-  // Of each head; `rows` and `columns` name what its inputs are there.
+  // A quantity of each head; `rows` and `columns` name its inputs.
   Quantity quantity(const std::string& name, Role role, std::string_view rows, std::string_view columns = "") const;
 };
 

@@ -19,7 +19,7 @@ struct ExplanationContext {
 
   std::int64_t count() const { return run.inputs.size(0); }
   bool substituted(const std::string& name) const { return input.substitutes.contains(name); }
-  // Of lines or terms: `usual`, or all of them.
+  // Number of lines or terms: `usual`, or all of them.
   std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
   std::int64_t terms() const { return most(6); }  // products written out in one sum
   bool has_window() const { return !input.window.parts().empty(); }

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 constexpr std::string_view kSpaces = " \t";
-// Of a line, between two questions whether to stop.
+// Fields of a line between two checks for a stop.
 constexpr std::size_t kStopFields = 1 << 16;
 
 std::string_view trim(std::string_view text) {

@@ -117,7 +117,7 @@ class GgufFile::Cursor {
     if (!code_points_in(text)) refuse(fmt::format("{} is not UTF-8: {}", part, quote(text)));
     return text;
   }
-  // Of a type that is an integer: i64 for all but u64 beyond it, which is refused.
+  // A value of an integer type as i64; larger u64 are refused.
   std::int64_t integer(std::uint32_t type, std::string_view part) {
     switch (type) {
       case kU8:

@@ -73,7 +73,7 @@ class GgufFile {
   std::int64_t integer(std::string_view key, std::int64_t min, std::int64_t max);
   double number(std::string_view key);
   bool boolean(std::string_view key);
-  // Of arrays: visit(index, value) for each.
+  // For arrays: visit(index, value) for each element.
   std::size_t count(std::string_view key) const;
   void for_each_string(std::string_view key, const std::function<void(std::size_t, std::string_view)>& visit);
   void for_each_integer(std::string_view key, const std::function<void(std::size_t, std::int64_t)>& visit);
@@ -85,8 +85,8 @@ class GgufFile {
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
   // f32, f16 and bf16 as they are, other types as f32.
   Tensor read(const GgufTensor& tensor);
-  // Of a matrix in Q8_0, Q4_1 or Q4_0: u8 [rows, bytes of a row], the latter as Q4_1. FormatError for a scale that has
-  // no such minimum.
+  // The blocks of a matrix in Q8_0, Q4_1 or Q4_0: u8 [rows, bytes of a row], the latter as Q4_1. FormatError for a
+  // scale that has no such minimum.
   Tensor read_blocks(const GgufTensor& tensor);
 
  private:

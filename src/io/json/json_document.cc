@@ -66,7 +66,7 @@ class JsonTape::Builder : public JsonEvents {
     open_.push_back(static_cast<Index>(tape_.values_.size() - 1));
     return true;
   }
-  // Of the last value. Strings share a piece of memory, but for long ones, which would leave much of it unused.
+  // Keeps the last value's text. Strings share a piece of memory, except long ones, which would waste much of it.
   bool keep(std::string_view text) {
     constexpr std::size_t kPiece = 1 << 16, kLong = 1 << 12;
     const bool is_long = text.size() > kLong;
@@ -93,7 +93,7 @@ class JsonTape::Builder : public JsonEvents {
     return bytes << kPlaceBits | at;
   }
   static Index place(std::uint64_t key) { return static_cast<Index>(key & ((1u << kPlaceBits) - 1)); }
-  // Of the innermost object, which ends here.
+  // Sorts the keys of the innermost object, which ends here.
   void sort_keys() {
     const Index object = open_.back();
     std::vector<std::uint64_t> sorted;
@@ -321,7 +321,7 @@ JsonDocument JsonDocument::of_config(const std::string& path) {
   return JsonDocument(read_file(path, kMostBytes), path);
 }
 
-// From the document down, into what holds the value.
+// Goes down from the document into what holds the value.
 std::string JsonDocument::path_of(Index value) const {
   std::string path;
   for (Index at = JsonTape::kRoot; at < value;) {

@@ -103,7 +103,7 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   // The rule that a value of this kind breaks here.
   virtual std::string why_not(std::string_view kind) const = 0;
 
-  // Of the byte with this number, counted from 1.
+  // The line and column of the byte with this number, from 1.
   std::string position(std::size_t byte) const {
     const std::string_view before = text_.substr(0, std::min(byte, text_.size() + 1) - 1);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kLargestPower = 308;
 
-// Of ten, each the nearest double: literals.
+// Powers of ten, each the nearest double: literals.
 #define QKV_TEN(d) 1e##d##0, 1e##d##1, 1e##d##2, 1e##d##3, 1e##d##4, 1e##d##5, 1e##d##6, 1e##d##7, 1e##d##8, 1e##d##9
 #define QKV_HUNDRED(d)                                                                                     \
   QKV_TEN(d##0), QKV_TEN(d##1), QKV_TEN(d##2), QKV_TEN(d##3), QKV_TEN(d##4), QKV_TEN(d##5), QKV_TEN(d##6), \

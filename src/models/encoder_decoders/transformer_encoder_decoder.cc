@@ -44,7 +44,7 @@ EmbeddingConfig table_config(const TransformerEncoderDecoderConfig& config) {
   return {.count = config.output_vocab(), .dim = config.model_dim, .padding = config.padding, .projects = true};
 }
 
-// Of bart's tables; whoever made the first one reserved two rows.
+// Rows of BART's tables; the first two are reserved.
 std::vector<std::int32_t> table_rows(std::span<const std::int32_t> positions) {
   std::vector<std::int32_t> rows(positions.begin(), positions.end());
   for (std::int32_t& row : rows) row += kReservedPositions;

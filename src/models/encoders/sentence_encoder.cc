@@ -42,7 +42,7 @@ void normalize(Tensor& rows) {
   }
 }
 
-// Of y = x / |x|: dx = (dy - y (y . dy)) / |x|, from x, in place of dy.
+// The gradient of y = x / |x|: dx = (dy - y (y . dy)) / |x|, from x, in place of dy.
 void normalize_backward(const Tensor& before, Tensor& grad) {
   const std::int64_t dim = before.size(1);
   for (std::int64_t b = 0; b < before.size(0); ++b) {

@@ -28,11 +28,11 @@ class TextEncoderFolder {
   static TextEncoderConfig read_config(const std::string& folder);
 
   const TextEncoderConfig& config() const { return config_; }
-  // Of a folder with a head.
+  // For a folder with a head.
   const HeadNames& head() const { return *head_; }
   const TextHeadConfig& head_config() const { return head_config_; }
   bool tied() const { return tied_; }  // the output's weight is the table of words
-  // Of the head that is to be trained.
+  // Tensors of the head to train.
   const std::vector<TensorName>& missing() const { return missing_; }
   // Under our names; the folder must outlive them.
   Weights weights(WeightStorage storage) { return tensors_.weights(storage); }

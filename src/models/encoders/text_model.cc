@@ -61,7 +61,7 @@ Tensor take_rows(const Tensor& hidden, std::span<const std::int64_t> rows) {
   return taken;
 }
 
-// Of `count` rows, those that take_rows() took; the others are 0.
+// `count` rows: those that take_rows() took, the others 0.
 Tensor put_rows(const Tensor& taken, std::span<const std::int64_t> rows, std::int64_t count) {
   const std::int64_t dim = taken.size(1);
   Tensor all = Tensor::zeros({count, dim});

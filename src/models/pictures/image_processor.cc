@@ -28,7 +28,7 @@
 namespace qkv {
 namespace {
 
-// Of factors, means and deviations: no result overflows.
+// Limits of factors, means and deviations: no result overflows.
 constexpr double kLeastFactor = 0x1p-20, kMostFactor = 0x1p20;
 
 constexpr int kFractionBits = 22;  // 32 without the 8 of a pixel and 2 for the overshoot of bicubic weights

@@ -50,7 +50,7 @@ Decoded decode_utf8(std::string_view bytes);
 
 void append_utf8(std::string& text, char32_t code);
 
-// Of text known to be UTF-8.
+// The code points of text known to be UTF-8.
 std::u32string to_code_points(std::string_view utf8);
 
 }  // namespace qkv::text

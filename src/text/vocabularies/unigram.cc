@@ -1,4 +1,4 @@
-// Of all ways to cut a word into pieces, finds the one whose scores have the largest sum (Viterbi's algorithm): of
+// Finds the split of a word into pieces whose scores have the largest sum (Viterbi's algorithm): of
 // vocabularies, and with the numbers of sentencepiece, whose sums are float32.
 #include "text/vocabularies/unigram.h"
 

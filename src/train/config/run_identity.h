@@ -25,7 +25,7 @@ struct RunIdentity {
 RunIdentity identity_of(const TrainingConfig& config, const ExampleSet& train, const ExampleSet& valid,
                         const TrainingOptions& options);
 
-// Of a config what may be others, beside those of its TrainingConfig.
+// Settings of a config that may change, besides those of its TrainingConfig.
 template <class Config>
 std::map<std::string, std::string> settings_of(const Config& config) {
   std::map<std::string, std::string> settings{{"dropout", fmt::format("{}", config.dropout)},
@@ -41,7 +41,7 @@ std::string as_identity(Number number) {
   return std::to_string(static_cast<std::int64_t>(number));
 }
 
-// Of the weights that a folder holds.
+// The checksum of a folder's weights.
 std::string checksum_of_weights(const std::string& folder);
 
 struct Change {

@@ -91,7 +91,7 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
   keys.insert(keys.end(), std::make_move_iterator(own.begin()), std::make_move_iterator(own.end()));
 }
 
-// Of "training", where the keys above are read.
+// Checks "training" after the keys above are read.
 inline void expect_end(const io::JsonValue& training, const TrainingConfig& config) {
   if (config.steps == 0 && config.epochs == 0) training.refuse("must have steps or epochs above 0");
 }

@@ -47,7 +47,7 @@ std::int32_t number_of(const std::string& label, const std::vector<std::string>&
 // Encodings, and batches of them.
 class EncodedTexts {
  public:
-  // Of so many texts, `encode` makes the i-th of at most so many tokens; 0: all.
+  // `encode` encodes text i with at most so many tokens; 0: all.
   EncodedTexts(std::size_t count, std::int64_t max_length,
                const std::function<Encoding(std::size_t i, std::size_t max_length)>& encode);
 
@@ -114,8 +114,8 @@ struct MaskedWords {
   std::vector<std::uint8_t> is_special{};  // by id
 };
 
-// Of the tokens that are not special 15 in 100 are to be found, at least one of a batch: 80 in 100 of these are hidden,
-// 10 are other tokens, and 10 stay, as Devlin et al., "BERT" (2018), section 3.1, have it.
+// Selects 15 in 100 of the tokens that are not special, at least one of a batch, to predict: 80 in 100 of these are
+// masked, 10 replaced by other tokens, and 10 kept. Source: Devlin et al., "BERT" (2018), section 3.1.
 LabelledTokens mask_tokens(TokenBatch tokens, const MaskedWords& words, std::uint64_t seed);
 
 // The encodings of texts and the numbers of their labels, or their targets.

@@ -22,7 +22,7 @@ class Vocabulary {
   Vocabulary(const std::string& out, const std::string& name, const std::string& given,
              EndTokenPlace place = EndTokenPlace::behind);
 
-  // From texts, if there was no tokenizer; notices that it came out smaller than asked for.
+  // Learns from texts, if there was no tokenizer; gives notice if the vocabulary is smaller than requested.
   void learn(const std::vector<const std::string*>& texts, std::int64_t vocab, const Notice& notice);
 
   bool is_given() const { return is_given_; }
