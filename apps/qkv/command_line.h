@@ -40,7 +40,7 @@ class UsageError : public std::runtime_error {
 // instead.
 std::string message_of(const std::invalid_argument& error);
 
-// What `call` returns; std::invalid_argument becomes a UsageError of the option, whose value it was called with.
+// Returns the result of `call`; std::invalid_argument becomes a UsageError of the option.
 template <class Call>
 auto of_option(const std::string& option, const Call& call) {
   try {
@@ -50,10 +50,10 @@ auto of_option(const std::string& option, const Call& call) {
   }
 }
 
-// What is wrong with a value; empty: nothing.
+// Why a value is invalid; empty: it is valid.
 using Check = std::function<std::string(const std::string&)>;
 
-// What an option takes: where that goes, how the help names it, and what it must be. The usual ones are below.
+// The value of an option: its variable, its name in the help, and its rules. The usual ones are below.
 struct Value {
   // A flag's bool or function; a number, a text or a list of them; or a function that takes the value if it fits.
   using Target = std::variant<bool*, std::function<void()>, std::int64_t*, std::uint64_t*, double*, std::string*,
@@ -86,7 +86,7 @@ Value comma_list(std::vector<Item>& target, const char* type) {
 
 // The name of a file: not empty, and no other option taken for it.
 Value file(std::string& path, const char* type = "FILE");
-// That of a file to be written, which ends in one of these.
+// A file to be written, whose name ends in one of these.
 Value output_file(std::string& path, const std::vector<std::string>& endings);
 std::string check_file_name(const std::string& text);
 

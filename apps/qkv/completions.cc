@@ -15,7 +15,7 @@
 namespace qkv::app {
 namespace {
 
-// What may be typed for a value, as its type in the help says.
+// The words that complete a value, by its type in the help.
 struct Values {
   bool files = false, folders = false;
   std::vector<std::string> words;  // a few, of which one is chosen
@@ -49,7 +49,7 @@ std::vector<const CommandHelp*> with_inner(const CommandHelp& command) {
 
 // Completions of bash: one function, which finds the command, then the option that the word belongs to.
 
-// What the function does for a value: which words or names of files there are, and how many values may follow.
+// How the function completes a value: its words or file names, and the number of values that may follow.
 std::string actions_for(const OptionHelp& option) {
   const Values values = values_of(option.type);
   std::string actions = option.several ? "count=1000" : "count=1";
@@ -117,7 +117,7 @@ complete -F _qkv qkv
                      lines, cases);
 }
 
-// Completions of zsh: for each command what its function _arguments reads, with the help beside each option.
+// Completions of zsh: for each command what its function _arguments reads, with the help of each option.
 
 // With a backslash before each of these characters.
 std::string with_escaped(const std::string& text, std::string_view characters) {
@@ -199,7 +199,7 @@ if [[ $funcstack[1] == _qkv ]]; then _qkv "$@"; else compdef _qkv qkv; fi
                      lines, cases);
 }
 
-// Completions of fish: a line for each command and option, with the help beside it.
+// Completions of fish: a line for each command and option, with its help.
 
 // In the quotes of fish, which knows backslashes in them.
 std::string fish_quoted(const std::string& text) { return "'" + with_escaped(text, "'\\") + "'"; }

@@ -35,7 +35,7 @@ struct GroupNames {
 
 constexpr std::string_view kInput = "Input", kOutput = "Output";
 
-// What no group names is input. With a type a name stands for an option of this type alone.
+// Options that no group names are input. With a type a name stands for an option of this type alone.
 const std::vector<GroupNames>& group_names() {
   static const std::vector<GroupNames> all = {
       {kInput, {}},
@@ -219,7 +219,7 @@ class HelpText {
   }
   // Not wrapped: it is there to be copied.
   void example(const std::string& line) { text_ += "    " + line + "\n"; }
-  // A term, and beside it what it means; below it where there is no room.
+  // A term and its meaning, side by side, or below each other if there is no room.
   void item(const std::string& term, const std::string& text) {
     constexpr std::size_t kColumn = 26;
     const bool has_room = width_ >= 2 * kColumn + 8;

@@ -1,4 +1,4 @@
-// What the program says of itself: commands and options as help and manual pages show them, and the tables of exit
+// The program's own documentation: commands and options as help and manual pages show them, and the tables of exit
 // codes, environment variables and files that both have.
 #pragma once
 

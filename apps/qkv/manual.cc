@@ -16,7 +16,7 @@
 namespace qkv::app {
 namespace {
 
-// Text as a page shows it, whatever its characters mean to the formatter.
+// Text with characters escaped that mean something to the formatter.
 std::string roff(std::string_view text) {
   std::string page;
   for (const char c : text) {

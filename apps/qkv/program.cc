@@ -1,4 +1,4 @@
-// Reports whatever goes wrong as one line on standard error and an exit code.
+// Reports errors as one line on standard error and an exit code.
 #include <fmt/format.h>
 
 #include <cerrno>

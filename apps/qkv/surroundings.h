@@ -1,4 +1,4 @@
-// What is around the program: its own files (beside it, as an installation, a build and the Python package have them),
+// The program's surroundings: its own files (next to it, as in an installation, a build and the Python package),
 // the terminal, and the engine of pages.
 #pragma once
 
@@ -17,14 +17,14 @@ namespace qkv::app {
 enum class DefaultModel { translator, writer };
 
 // The folder of the model that commands open where none is named. The first there is of the environment's (QKV_MODEL,
-// QKV_LANGUAGE_MODEL), ../share/qkv/models/NAME beside the program, and the Python package (qkv-en-es, qkv-verses)
-// beside the package that holds the program. IoError that names them all if there is none.
+// QKV_LANGUAGE_MODEL), ../share/qkv/models/NAME next to the program, and the Python package (qkv-en-es, qkv-verses)
+// next to the package that contains the program. IoError that names them all if there is none.
 std::string default_model(DefaultModel which);
 
-// What it learned from, in a sentence; empty if the environment chooses it.
+// Its training data, in a sentence; empty if the environment chooses the model.
 std::string_view about_default_model(DefaultModel which);
 
-// What fixes the bits of a model, or of what a folder holds (qkv/pipelines/certify.h). Pages, which have no time for
+// The fingerprint of a model, or of a folder's model (qkv/pipelines/certify.h). Pages, which have no time for
 // it, say nothing.
 std::string model_fingerprint(const Translator& translator);
 std::string model_fingerprint(const Generator& generator);

@@ -52,7 +52,7 @@ void add_gradients(Comparison& comparison, const std::string& model, const std::
   add_points(norms, row_of(comparison.gradients, is_it, {.model = model, .when = when}).norm);
 }
 
-// What one seed found.
+// The results of one seed.
 void add_run(Comparison& comparison, const Run& run, const RunResult& result) {
   if (is_clipped_or_not(run)) {
     const auto is_it = [&](const ComparedClipping& row) { return row.clip == run.clip; };
@@ -79,7 +79,7 @@ class Progress {
   Progress(CompareObserver* observer, double total) : observer_(observer), total_(total) {}
 
   void add(double work, const std::string& doing) { advance(work, doing, true); }
-  // What an earlier call had done: it says nothing of the speed.
+  // The share done by an earlier call, which does not count for speed.
   void skip(double work, const std::string& doing) { advance(work, doing, false); }
 
  private:
@@ -201,7 +201,7 @@ bool holds(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What of all there is was asked for, in the order of the catalog.
+// The requested items, in the order of the catalog.
 std::vector<std::string> chosen(const std::vector<std::string>& wanted, const std::vector<std::string>& all,
                                 const char* what) {
   for (const std::string& name : wanted) {
@@ -318,7 +318,7 @@ class Comparing {
     measure(model, "translating", fresh, quick_ ? kQuickTranslatingLengths : kTranslatingLengths, comparison);
   }
 
-  // What its layers say, time and memory.
+  // Costs counted from its layers, time and memory.
   template <class Model>
   void measure(const std::string& name, const std::string& work, Model& model, const std::vector<std::int64_t>& lengths,
                Comparison& comparison) const {

@@ -80,7 +80,7 @@ std::int64_t allocated_bytes() {
 
 std::optional<ComparedExponent> fitted_exponent(const std::vector<std::int64_t>& lengths,
                                                 const std::vector<double>& values) {
-  constexpr std::size_t kLeast = 4;  // two lengths fix a power exactly, whatever the noise
+  constexpr std::size_t kLeast = 4;  // two lengths fix a power exactly, despite noise
   if (lengths.size() < kLeast) return {};
   std::vector<double> x, y;
   for (std::size_t i = 0; i < lengths.size(); ++i) {

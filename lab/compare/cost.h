@@ -1,4 +1,4 @@
-// What a model costs: steps, paths, reach and operations, counted from its layers; time and memory, as far as the
+// Costs of a model: steps, paths, reach and operations, counted from its layers; time and memory, as far as the
 // system says; and how these grow with the length of a sequence.
 #pragma once
 
@@ -24,7 +24,7 @@ std::optional<ComparedExponent> fitted_exponent(const std::vector<std::int64_t>&
 
 ComparedGrowth growth_of(const std::vector<std::int64_t>& lengths, const std::function<double(std::int64_t)>& value);
 
-// What is counted from the layers, and the measured reach beside it.
+// Costs counted from the layers, and the measured reach.
 ComparedStructure structure_of(const Measurable& model, std::uint64_t seed);
 
 // Time and memory in training and in answering, on one and on two threads. Stopped.

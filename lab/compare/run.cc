@@ -25,7 +25,7 @@
 namespace qkv::comparison {
 namespace {
 
-// Examples for training, for what the loop validates, and for measuring have nothing in common, whatever the seed.
+// Examples for training, validation and measuring are disjoint for every seed.
 enum class Use : std::uint64_t { training, validation, measuring };
 
 std::uint64_t seed_for(Use use, std::uint64_t seed) {
@@ -64,7 +64,7 @@ TrainingConfig config_of(const Run& run) {
           .validate_every = run.steps};
 }
 
-// Those of the log of a training.
+// The norms in the log of a training.
 GradientNorms norms_in(const std::string& log) {
   const std::string text = read_file(log);
   std::vector<double> norms;
@@ -234,7 +234,7 @@ namespace {
 
 std::string folder_of(const Run& run, const RunFiles& files) { return files.folder + "/" + run.name(); }
 
-// What a result depends on.
+// The dependencies of a result.
 std::string identity_of(const Run& run) {
   return fmt::format("{}, {} updates of {} tokens, clip {}, {} parameters, {} examples", run.name(), run.steps,
                      run.batch_tokens, run.clip, catalog_task(run.task).parameters, run.examples);

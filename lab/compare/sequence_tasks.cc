@@ -24,7 +24,7 @@ constexpr std::array<std::int64_t, 6> kPairs = {1, 2, 4, 8, 12, 16};
 
 std::int32_t symbol(Random& random) { return static_cast<std::int32_t>(random.below(kSymbols)); }
 
-// What is learnt at a short distance helps at a longer one: distances are drawn evenly by their logarithm, lengths as
+// Learning at a short distance helps at a longer one: distances are drawn evenly by their logarithm, lengths as
 // they are.
 std::int64_t draw_extent(SequenceTask task, Random& random) {
   const std::int64_t most = extents_of(task).back();

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMostRecurrentLayers = 1024;
 
-// What stands behind weight_ih and the others.
+// The suffix of weight_ih and the others.
 std::string recurrent_suffix(int layer, int direction) {
   return "_l" + std::to_string(layer) + (direction == 1 ? "_reverse" : "");
 }

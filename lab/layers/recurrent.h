@@ -39,7 +39,7 @@ struct RecurrentOutput {
   RecurrentStates<Tensor> states{};  // after the last step of each sequence, in its direction
 };
 
-// What backward needs of a forward pass.
+// Saved by forward for backward.
 struct RecurrentSaved {
   struct Direction {
     Tensor gates{};  // [tokens, gates * hidden], after their functions; none for rnn
@@ -62,7 +62,7 @@ struct RecurrentGradientsOut {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it. The states and outputs of a sequence have the
-// same bits whatever else is in the batch, and for any number of threads.
+// same bits for any other sequences in the batch and any number of threads.
 class Recurrent {
  public:
   // Takes, for every layer L, weight_ih_lL [gates * hidden, in of the layer], weight_hh_lL [gates * hidden, hidden],

@@ -1,4 +1,4 @@
-// What a recurrent layer does at one step: from the input x, the state h of the step before and, in an LSTM, its cell
+// One step of a recurrent layer: from the input x, the state h of the step before and, in an LSTM, its cell
 // c. s is the logistic function, * is taken element by element. In f32 s(x) is within 1.25 |x| + 2 units in the
 // last place, tanh within 1.2e-7 of the exact one, whatever its size.
 #pragma once

@@ -7,7 +7,7 @@
 
 namespace qkv::inline ops {
 
-// What a step of a recurrent layer does between its matrix products, for some sequences, forward and backward.
+// The part of a recurrent step between its matrix products, for some sequences, forward and backward.
 // One row per sequence; `tokens` says which token of the batch is at the step. Arrays are row-major unless a stride is
 // given.
 template <class T>

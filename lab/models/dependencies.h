@@ -1,4 +1,4 @@
-// What depends on what in a model: a graph of steps, each one layer at one position. Sequential steps, the paths
+// Dependencies in a model: a graph of steps, each one layer at one position. Sequential steps, the paths
 // between positions and reach are counted in it.
 #pragma once
 

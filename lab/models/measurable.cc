@@ -1,4 +1,4 @@
-// What is measured of sequence models and of translators: how far they see, training and answers.
+// Measurements of sequence models and translators: reach, training and answers.
 #include "lab/models/measurable.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What is counted and measured of every model of a comparison, whatever it does.
+// Counts and measurements of every model of a comparison.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@
 
 namespace qkv::inline models {
 
-// What the encoder leaves of its sources: its outputs, and the states that the decoder begins with.
+// The encoder's outputs, and the initial states of the decoder.
 struct RecurrentMemory {
   Tensor rows{}, offsets{};
   RecurrentStates<Tensor> states{};  // [layers, batch, model_dim]

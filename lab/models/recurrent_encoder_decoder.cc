@@ -21,7 +21,7 @@
 namespace qkv {
 namespace {
 
-// What has dropout of its own.
+// Sites with their own dropout.
 enum RecurrentSite : std::uint32_t { kSource, kTarget, kEncoder, kDecoder };
 
 RecurrentConfig encoder_config(const RecurrentEncoderDecoderConfig& config) {

@@ -12,8 +12,8 @@ namespace qkv::inline models {
 
 inline constexpr const char* kRecurrentType = "qkv-seq2seq";  // model_type of config.json
 
-// What RecurrentEncoderDecoder::load() and check() read: everything but the weights' elements is checked when it is
-// made.
+// The folder that RecurrentEncoderDecoder::load() and check() read: everything but the weights' elements is checked
+// when it is made.
 class RecurrentFolder {
  public:
   explicit RecurrentFolder(const std::string& folder);

@@ -1,5 +1,5 @@
-// What is between the embeddings and the logits of a sequence model: recurrent layers, convolutions, or a Transformer.
-// No output of any depends on later inputs.
+// The layers between the embeddings and the logits of a sequence model: recurrent layers, convolutions, or a
+// Transformer. No output of any depends on later inputs.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class SequenceKind {
   transformer,
 };
 
-// What backward needs of a forward pass; each body uses what it has.
+// Saved by forward for backward; each body uses its own parts.
 struct BodySaved {
   RecurrentSaved recurrent{};
   std::vector<Tensor> between{}, convolved{};  // inputs and products of each convolution

@@ -1,5 +1,5 @@
-// What the functions of qkv.h share: exceptions become a status and the message of the thread, arguments are checked,
-// and results lie in blocks that C frees.
+// Common parts of the functions of qkv.h: exceptions become a status and the message of the thread, arguments are
+// checked, and results lie in blocks that C frees.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ class Beams final : public Search {
     double log_probability;
   };
 
-  // The most probable continuations, so many that `beams` of them go on whatever ends.
+  // The most probable continuations, enough that `beams` of them continue even if others end.
   void find_candidates(const MutableTensorView& logits) {
     candidates_.clear();
     std::vector<TokenLogit> best((1 + options_.ends.size()) * width_);

@@ -71,7 +71,7 @@ void penalize_repetition(std::span<float> logits, double zero, std::vector<std::
   }
 }
 
-// Whatever would complete `size` tokens that were there before.
+// Forbids tokens that would repeat an earlier run of `size` tokens.
 template <class Forbid>
 void forbid_repeats(std::span<const std::int32_t> all, std::int64_t size, const Forbid& forbid) {
   const std::int64_t before = size - 1;  // tokens of an n-gram but the last

@@ -21,7 +21,7 @@ class Search {
   // `logits` [rows, vocab] belong to the rows of the last call, one row before the first call. Returns the rows to go
   // on with; none: the search is over.
   virtual std::span<const Row> advance(const MutableTensorView& logits) = 0;
-  // What the only row has written, where there is one alone.
+  // The tokens of the only row, if there is just one.
   virtual std::span<const std::int32_t> written() const { return {}; }
   // Best first, `nbest` of them at most.
   virtual std::vector<Hypothesis> hypotheses() = 0;
@@ -36,7 +36,7 @@ std::unique_ptr<Search> make_chain(GenerateOptions options, Prompt prompt, Rando
 
 bool is_end(std::int32_t token, const GenerateOptions& options);
 
-// What must follow these tokens, if anything must.
+// The token that must follow these tokens, if any.
 std::optional<std::int32_t> forced_token(std::span<const std::int32_t> written, const GenerateOptions& options);
 
 // One row of logits, of what may follow `written` behind the prompt, penalised, with its log-sum-exp. Tokens that may

@@ -16,7 +16,7 @@ constexpr const char* kPair = "must be a text, a tab and its translation";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(" \t") == std::string_view::npos; }
 
-// What is wrong with a line that is not blank; nothing: an empty text.
+// Why a line that is not blank is invalid; empty: it is valid.
 std::string fault_of(std::string_view line, std::span<const std::string> reserved) {
   const auto columns = 1 + std::count(line.begin(), line.end(), '\t');
   if (columns > 2) return fmt::format("has {} columns; it {}", columns, kPair);

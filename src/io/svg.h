@@ -12,7 +12,7 @@ namespace qkv::io {
 inline constexpr const char* kInk = "#171c28";
 inline constexpr const char* kFaint = "#535c6d";
 
-// Text in HTML and XML: nothing in it is markup, whatever it holds. Bytes that are not UTF-8, and controls, become
+// Text escaped for HTML and XML. Bytes that are not UTF-8, and controls, become
 // U+FFFD.
 std::string markup_text(std::string_view text);
 

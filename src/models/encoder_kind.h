@@ -1,4 +1,4 @@
-// What sets one kind of encoder apart from another where its folder becomes a TextEncoder.
+// Differences between kinds of encoders when their folders become TextEncoders.
 #pragma once
 
 #include <span>
@@ -47,7 +47,7 @@ struct SizeKeys {
 TextEncoderConfig read_sizes(const ModelConfig& config, const SizeKeys& keys = {});
 void name_bert(const TextEncoderConfig& config, TensorNames& names);
 
-// What the parts of a layer's attention are called in "encoder.layer.N.".
+// Names of the parts of a layer's attention in "encoder.layer.N.".
 struct AttentionNames {
   const char *query, *key, *value, *out, *norm;
 };

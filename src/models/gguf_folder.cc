@@ -22,7 +22,7 @@
 
 namespace qkv::inline models {
 
-// What differs between the architectures whose layers are those of Llama.
+// Differences between the architectures with Llama's layers.
 struct GgufArchitecture {
   std::string_view name;  // in GGUF, and of the kind of model
   std::string_view class_name;
@@ -31,7 +31,7 @@ struct GgufArchitecture {
   bool has_head_norms;     // of queries and keys
 };
 
-// What a GGUF file says of a model, checked.
+// A model's settings in a GGUF file, checked.
 struct GgufModel {
   GgufArchitecture architecture;
   std::int64_t model_dim, ff_dim, layers, heads, kv_heads, head_dim, positions, vocab;

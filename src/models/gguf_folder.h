@@ -16,7 +16,7 @@ namespace qkv::inline models {
 // Whether a model's "folder" is a GGUF file.
 bool is_gguf(std::string_view folder);
 
-// What the folder of an open GGUF file would hold: quantised weights as f32, others as they are. FormatError, naming
+// The folder that an open GGUF file would convert to: quantised weights as f32, others as they are. FormatError, naming
 // the file and the key or tensor, for what has no such folder without loss.
 class GgufFolder {
  public:
@@ -27,12 +27,12 @@ class GgufFolder {
   std::size_t tokens() const;
   // config.json, generation_config.json, tokenizer.json or tokenizer_config.json.
   std::string text(std::string_view name);
-  // Those of model.safetensors.
+  // The names in model.safetensors.
   const std::vector<io::SafetensorsEntry>& tensors() const;
   Tensor read(const std::string& name);
   // How PackedMatrix keeps the blocks of a matrix as they are; full: it is in no such blocks.
   WeightStorage blocks_of(const std::string& name) const;
-  // Those blocks, u8, with the rows of read().
+  // The blocks, u8, with the rows of read().
   Tensor read_blocks(const std::string& name);
 
  private:

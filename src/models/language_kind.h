@@ -1,4 +1,4 @@
-// What sets one kind of decoder-only model apart from another where its folder becomes a LanguageModel.
+// Differences between kinds of decoder-only models when their folders become LanguageModels.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ void name_llama(const LanguageModelConfig& config, TensorNames& names);
 // The same where the weights of norms are kept without the 1 that they are around.
 void name_raised_llama(const LanguageModelConfig& config, TensorNames& names);
 
-// What a kind does not say is as Llama has it.
+// The defaults are Llama's.
 struct LanguageKind {
   LanguageModelConfig (*read)(const ModelConfig& config);
   void (*name)(const LanguageModelConfig& config, TensorNames& names) = name_llama;  // the layers and the final norm
@@ -41,7 +41,7 @@ LanguageModelConfig read_mistral(const ModelConfig& config);
 // Adds to the layers whose place is_windowed() names that a token attends to itself and `window` - 1 tokens before it.
 void add_windows(const ModelConfig& config, std::string_view key, LanguageModelConfig& model,
                  const std::function<bool(std::size_t layer)>& is_windowed);
-// What "layer_types" says of a layer, "sliding_attention" or "full_attention"; `otherwise` if the key is not there.
+// The layer's entry of "layer_types", "sliding_attention" or "full_attention"; `otherwise` if the key is missing.
 std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& config, std::int64_t layers,
                                                        const std::function<bool(std::size_t layer)>& otherwise);
 

@@ -57,7 +57,7 @@ class ModelConfig {
 // The longest edge of a picture that a model is given, in pixels: its square is kMostPixels.
 inline constexpr std::int64_t kLongestProcessedEdge = 8000;
 
-// What a config.json calls the type of a model's weights.
+// The name of the weights' type in a config.json.
 const char* transformers_dtype(Dtype dtype);
 
 // "a", "b" and "c", where the last word is "and".

@@ -19,7 +19,7 @@
 
 namespace qkv::inline models {
 
-// What transformers' class of a model_type can be; "": no class, its config.json has all that sets it apart.
+// transformers' class of a model_type; "": none, config.json says everything.
 struct TransformerEncoderDecoderFamily {
   const char* architecture;
   TransformerEncoderDecoderKind kind = TransformerEncoderDecoderKind::marian;
@@ -57,7 +57,7 @@ std::span<const ModelKind> model_kinds();
 // Once for a type: what is there already stays. Not while another thread opens models.
 void add_kind(const ModelKind& kind);
 
-// What the list has of this kind. FormatError, naming those of that family, unless it is one; they are `name`.
+// The list's entry of this kind. FormatError, naming those of that family, unless it is one; they are `name`.
 template <class Family>
 const Family& family_of_kind(const io::JsonValue& type, std::string_view name) {
   std::vector<std::string> known;

@@ -1,4 +1,4 @@
-// Packed matrices of a model in a file beside its weights, made once for a CPU target and a storage, and mapped by
+// Packed matrices of a model in a file next to its weights, made once for a CPU target and a storage, and mapped by
 // whoever opens the model from then on.
 #pragma once
 

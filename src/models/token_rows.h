@@ -1,4 +1,4 @@
-// What every model with a vocabulary does with the rows of tokens: where each is in its sequence, and how hidden states
+// Rows of tokens in every model with a vocabulary: where each is in its sequence, and how hidden states
 // become classes.
 #pragma once
 

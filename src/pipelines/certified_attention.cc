@@ -24,7 +24,7 @@ struct CertifiedShape {
   std::int64_t heads, q_len, k_len, head_dim;
 };
 
-// What the n-th case has besides.
+// Additional options of the n-th case.
 AttentionOptions certified_options(int n, const Tensor& numbers, const Tensor& table) {
   AttentionOptions options;
   options.threads = 1 + n % 3;

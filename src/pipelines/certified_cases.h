@@ -1,4 +1,4 @@
-// What certify() computes: names and digests of results, of numbers that the library's own generator draws.
+// The computations of certify(): names and digests of results, on numbers from the library's own generator.
 #pragma once
 
 #include <cstdint>

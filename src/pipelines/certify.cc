@@ -1,4 +1,4 @@
-// certify(): computed digests beside the known ones; of what a model's folder holds, certificates and packed weights.
+// certify(): computed and known digests; certificates and packed weights of a folder's model.
 #include "qkv/pipelines/certify.h"
 
 #include <fmt/format.h>

@@ -52,7 +52,7 @@ class TemplateTexts {
     }
     return "";
   }
-  // Those for which it holds, each once.
+  // Templates for which it holds, each once.
   template <class Holds>
   std::vector<std::string> distinct(const Holds& holds) const {
     std::vector<std::string> found;
@@ -106,7 +106,7 @@ std::string turn(const Turns& kind, std::string_view role, std::string_view text
   return all;
 }
 
-// What stands before the user's turn: a system prompt that is one string, or the dates of Llama 3.
+// The text before the user's turn: a system prompt that is one string, or the dates of Llama 3.
 std::optional<std::string> system_prompt(const TemplateTexts& texts, const Turns& kind, std::string_view source) {
   const std::string cut = "Cutting Knowledge Date: December 2023\n", today = "Today Date: ", date = "26 Jul 2024";
   if (texts.any_is(cut) && texts.any_is(today) && texts.any_is(date)) {
@@ -148,7 +148,7 @@ std::string_view tag_around(std::string_view source, std::size_t at) {
   return has(tag, "%}") || has(tag.substr(0, at - from - open), "}}") ? std::string_view() : tag;
 }
 
-// What `read` says of the tag around each place of `name`: std::nullopt where there is none, or where two differ.
+// The result of `read` for the tag around each place of `name`; std::nullopt if there is none, or two differ.
 template <class Read>
 auto same_in_all(std::string_view source, std::string_view name, const Read& read) {
   decltype(read(source)) all;

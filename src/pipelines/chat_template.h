@@ -16,7 +16,7 @@ struct ChatTemplate {
   std::string refusal{};  // why there is none
 
   std::string render(std::string_view message) const;  // FormatError with the refusal
-  // What continues a conversation, whose text so far ends with an answer, or with a part of it. FormatError for a text
+  // Continues a conversation, whose text so far ends with an answer, or with a part of it. FormatError for a text
   // that does not begin as conversations do.
   std::string render_next(std::string_view text, std::string_view message) const;
 };

@@ -240,7 +240,7 @@ void Embedder::sparse_row(const TensorView& hidden, const EmbedOptions& options,
   if (most > 0) keep_largest(most, {row, static_cast<std::size_t>(words)});
 }
 
-// Those of the tokens that are not left out.
+// Vectors of the tokens that are not left out.
 Tensor Embedder::token_rows(const Encoding& encoding, const TensorView& hidden, const EmbedOptions& options) const {
   Tensor rows = projection_ ? projection_->forward(hidden, options.threads) : convert(hidden, Dtype::f32);
   const std::string_view role = options.role == TextRole::query ? "query" : "document";

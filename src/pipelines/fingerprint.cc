@@ -56,7 +56,7 @@ class Fingerprint {
 
   void add(const std::string& text) { digest_.add(text); }
 
-  // In the order of the model, whatever the names. Of rounded weights what is left of them, with its units.
+  // In the order of the model, independent of names. Rounded weights as rounded, with their units.
   template <class Model>
   void add_weights(const Model& model) {
     model.visit([&](const std::string&, const Parameter& parameter) {
@@ -114,7 +114,7 @@ std::string text_of(const EncoderDecoder& model) { return "encoder_decoder " + m
 std::string text_of(const Embedder& embedder) { return text_of(embedder.model()); }
 std::string text_of(const Vit& model) { return "vit " + config_text(model.config()); }
 
-// `beside`: what a pipeline has besides its model.
+// `beside`: a pipeline's settings besides its model.
 template <class Model>
 std::string fingerprint_of(const Model& model, const FingerprintOptions& options,
                            const std::vector<std::string>& beside = {}) {

@@ -21,7 +21,7 @@ struct GenerationKey {
   const char* off = "null";  // of refused and drawn ones, as JSON: the other value that does nothing
 };
 
-// Those of transformers' GenerationConfig, and our own.
+// The keys of transformers' GenerationConfig, and our own.
 std::span<const GenerationKey> generation_keys();
 
 // Who generates.

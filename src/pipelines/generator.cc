@@ -51,7 +51,7 @@ class Generator::TextWriter {
     for (const std::int32_t id : prompt.last(std::min(prompt.size(), kSeen))) detokenize(id);
   }
 
-  // What the text grows by.
+  // The new piece of the text.
   std::string put(std::int32_t id) { return stream_ && !is_stopped_ ? pass(detokenize(id)) : ""; }
   std::string finish() {
     if (!stream_ || is_stopped_) return "";
@@ -99,7 +99,7 @@ class Generator::TextWriter {
   bool is_stopped_ = false;
 };
 
-// What a file keeps of a text, while the text grows.
+// The content of a session's file, while the text grows.
 struct Generator::Session {
   Session(const Generator& generator, LanguageModel::Prompts prompts, const GenerateOptions& search,
           const GeneratorOptions& options)

@@ -1,4 +1,4 @@
-// What `--session` keeps of a text: its tokens, and the keys and values of all but the last of them.
+// The content of a `--session` file: the text's tokens, and the keys and values of all but the last of them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Reads the files of sentence-transformers beside a model, and how a folder's model is to generate.
+// Reads the files of sentence-transformers in a model's folder, and its settings of generation.
 #include "pipelines/pipeline_folder.h"
 
 #include <fmt/format.h>
@@ -136,7 +136,7 @@ constexpr Module kModules[] = {{EmbeddingKind::vector, "Pooling", true, read_poo
                                {EmbeddingKind::tokens, "MultiVectorMask", true, read_mask},
                                {EmbeddingKind::tokens, "Normalize", true, read_normalized_tokens}};
 
-// What the module behind the Transformer makes of it.
+// The module after the Transformer.
 EmbeddingKind kind_of(const io::JsonValue& type) {
   const std::string name = last_part(type.string());
   for (const Module& each : kModules) {
@@ -176,7 +176,7 @@ void read_modules(const fs::path& folder, const std::string& path, std::int64_t 
   }
 }
 
-// What is put before each text unless the caller says otherwise, and how much is left of an embedding.
+// The default prefix of texts, and the size of truncated embeddings.
 void read_own_config(const fs::path& folder, SentenceFolder& result) {
   const fs::path path = folder / "config_sentence_transformers.json";
   if (!io::is_there(path)) return;
@@ -265,7 +265,7 @@ bool is_colbert(const std::string& folder) {
   return name == kColbert;
 }
 
-// What may be said in one way alone.
+// Settings with only one supported value.
 void expect_text(const io::JsonValue& root, const char* key, std::string_view only) {
   const auto value = root.find(key);
   if (value && value->string() != only) value->refuse(fmt::format("must be \"{}\"; no other is supported", only));
@@ -390,7 +390,7 @@ EarlyStopping early_stopping(const io::JsonValue& value) {
   return EarlyStopping::never;
 }
 
-// What says how to generate.
+// The file with the settings of generation.
 io::JsonDocument generation_document(const std::string& folder) {
   const bool has_own = is_gguf(folder) || std::filesystem::exists(folder + "/generation_config.json");
   return folder_document(folder, has_own ? "generation_config.json" : "config.json");
@@ -400,7 +400,7 @@ std::vector<std::int32_t> end_tokens(const io::JsonValue& ends, std::int64_t voc
   return ends.is_list() ? tokens_of(ends, vocab) : std::vector{static_cast<std::int32_t>(ends.integer(0, vocab - 1))};
 }
 
-// What both kinds of models obey, but for ends and lengths.
+// Settings of both kinds of models, except ends and lengths.
 void read_search(const io::JsonValue& root, std::int64_t vocab, GenerateOptions& options) {
   if (const auto words = root.find("bad_words_ids")) options.forbidden = forbidden_tokens(*words, options.ends, vocab);
   if (const auto token = root.find("forced_eos_token_id")) {

@@ -1,4 +1,4 @@
-// What the folder of a pipeline says beside its model: how sentences are embedded, and how text is generated.
+// Settings of a pipeline's folder besides its model: how sentences are embedded, and how text is generated.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace qkv {
 
-// What a vector is made of: the mean over a text's tokens, or its first one.
+// Pooling of a vector: the mean over a text's tokens, or its first one.
 enum class Pooling { mean, cls };
 
 // Masked words behind a query that is shorter than `length` tokens.

@@ -112,7 +112,7 @@ const Tokenizer& Translator::target_tokenizer() const {
   throw FormatError(folder_ + "/target_tokenizer.json is missing: only ids can be translated");
 }
 
-// What the encoder reads at once: a text, or a sentence of one that is too long.
+// Input of one pass of the encoder: a text, or a sentence of one that is too long.
 struct Translator::Piece {
   std::string text;
   std::vector<std::int32_t> ids;  // none: there is nothing to translate

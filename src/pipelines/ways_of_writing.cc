@@ -19,7 +19,7 @@ constexpr std::int64_t kWayTokens = 12;
 
 Prompts drawn_prompts(std::size_t count, const LanguageModelConfig& model) {
   Random random(7);
-  // A quarter more is read beside them.
+  // A quarter more is read with them.
   const std::int64_t most = (model.positions - kWayTokens) * 4 / 5;
   const auto longest = static_cast<std::uint64_t>(std::clamp<std::int64_t>(most, 1, 80));
   Prompts prompts(count);
@@ -31,7 +31,7 @@ Prompts drawn_prompts(std::size_t count, const LanguageModelConfig& model) {
   return prompts;
 }
 
-// What is written behind each prompt.
+// The continuation of each prompt.
 class WrittenTexts {
  public:
   WrittenTexts(const Generator& generator, const GeneratorOptions& options)

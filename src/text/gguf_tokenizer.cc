@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 const std::string kGgml = "tokenizer.ggml.";
 const std::string kMetaspace = "\xE2\x96\x81";
 constexpr std::size_t kMostTokens = std::size_t{1} << 19;
-// That of 256,000 tokens and their merges has 15 million bytes.
+// A tokenizer.json of 256,000 tokens and their merges has 15 million bytes.
 constexpr std::size_t kLongestJson = std::size_t{20} << 20;
 
 // Types of tokens, with the numbers of the format.

@@ -1,4 +1,4 @@
-// What the readers of tokenizer.json share.
+// Common parts of the readers of tokenizer.json.
 #pragma once
 
 #include <fmt/format.h>

@@ -68,7 +68,7 @@ class MarianModel : public SentencePiece {
   }
 };
 
-// What MarianTokenizer takes for granted.
+// Settings that MarianTokenizer assumes.
 void check_spaces(const io::SentencePieceFile& file, const std::string& name) {
   const auto demand = [&](bool is_so, const char* rule) {
     if (!is_so) throw FormatError(name + ": " + rule + "; others are not supported");

@@ -6,7 +6,7 @@
 
 namespace qkv::text {
 
-// What may follow an end mark and white space.
+// Characters that may follow an end mark and white space.
 enum class SentenceBegin { not_lower_case, anything };
 
 // The sentences of a text, in order, without the white space around them; none is empty.

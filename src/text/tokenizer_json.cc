@@ -281,7 +281,7 @@ PostProcessor read_bert_processing(const JsonValue& stage, const KnownTokens& kn
 
 std::int32_t type_id(const JsonValue& value) { return static_cast<std::int32_t>(value.integer(0, INT32_MAX)); }
 
-// What a template puts before, between and behind its texts, and their types.
+// Special tokens of a template before, between and after its texts, and their types.
 struct Template {
   std::vector<std::vector<PostProcessor::Token>> around{1};
   std::vector<std::int32_t> types{};

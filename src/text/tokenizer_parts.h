@@ -18,7 +18,7 @@
 namespace qkv {
 namespace text {
 
-// What is put around the tokens of a text, such as [CLS] and [SEP], and whose spaces they count as theirs.
+// Special tokens around a text, such as [CLS] and [SEP], and whose spaces they count as theirs.
 struct PostProcessor {
   struct Token {
     std::string text;
@@ -55,7 +55,7 @@ struct Tokenizer::Parts {
   text::Decoder decoder;  // none: tokens joined by spaces
   text::AddedTokens added;
   text::PostProcessor post_processor;
-  std::string rules;  // a digest of what the files say beside tokens, scores and merges
+  std::string rules;  // a digest of the files' settings besides tokens, scores and merges
 };
 
 namespace text {
@@ -64,7 +64,7 @@ namespace text {
 // gone before the model makes its index: of large vocabularies both are large.
 Tokenizer::Parts read_tokenizer_json(std::unique_ptr<const io::JsonDocument> document, std::int64_t vocab);
 
-// The tokenizer of a Marian folder, a SentencePiece model beside a vocabulary of both sides: what
+// The tokenizer of a Marian folder, a SentencePiece model with a vocabulary of both sides: what
 // Tokenizer::load_marian() says.
 Tokenizer::Parts read_marian_tokenizer(const std::string& pieces, const std::string& vocabulary, std::int64_t vocab);
 // The same from the contents of the files; the names are those in messages.

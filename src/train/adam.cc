@@ -13,7 +13,7 @@
 namespace qkv {
 namespace {
 
-// What one step does to one element, in the parameter's own type.
+// One step of one element, in the parameter's own type.
 template <class T>
 struct Move {
   T beta1, beta2, epsilon, weight_decay, keep, scale, step_size, root_correction;

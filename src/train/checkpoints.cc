@@ -173,8 +173,8 @@ Checkpoints::Checkpoints(const std::string& folder, std::int64_t period, std::in
 
 std::string Checkpoints::path_of(std::int64_t step) const { return fmt::format("{}/{}{:09}", folder_, kPrefix, step); }
 
-// Those that any training has at these steps. Others are of interruptions, or of the clock; but `last` may be an end
-// between two validations.
+// Checkpoints that any training has at these steps. Others come from interruptions or the clock; but `last` may be an
+// end between two validations.
 std::vector<std::int64_t> Checkpoints::counted_until(std::int64_t last) const {
   std::vector<std::int64_t> found = steps_in(folder_);
   std::erase_if(found, [&](std::int64_t step) { return step > last || (step != last && step % period_ != 0); });

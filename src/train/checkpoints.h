@@ -35,7 +35,7 @@ struct Checkpoint {
   RunIdentity identity{};
 };
 
-// What state.json of a checkpoint's folder says. FormatError for what no training writes.
+// Reads state.json of a checkpoint's folder. FormatError for values that no training writes.
 Checkpoint read_state(const std::string& folder);
 
 class Checkpoints {
@@ -43,9 +43,9 @@ class Checkpoints {
   // Whether a folder of trainings has any, whole or not. It may be missing.
   static bool exist(const std::string& folder);
 
-  // Makes the folder and locks it while this object lives; IoError if another process uses it. Keeps, of the checkpoints
-  // at multiples of `period`, the `kept` last ones and the `kept` that end at the best one, of others only the best.
-  // `notice` is called for damaged ones.
+  // Makes the folder and locks it while this object lives; IoError if another process uses it. Keeps, of the
+  // checkpoints at multiples of `period`, the `kept` last ones and the `kept` that end at the best one, of others only
+  // the best. `notice` is called for damaged ones.
   Checkpoints(const std::string& folder, std::int64_t period, std::int64_t kept,
               std::function<void(const std::string&)> notice);
 

@@ -110,13 +110,13 @@ class TrainedSentences : public TrainableOn<SentencePairs> {
   const SentenceConfig& config_;
 };
 
-// What BERT and RoBERTa call the token that hides another.
+// The mask tokens of BERT and RoBERTa.
 constexpr const char* kMasks[] = {"[MASK]", "<mask>"};
 
-// What the folder of a tokenizer has for those who open it.
+// Files of a tokenizer's folder.
 constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
 
-// What trainings on texts have in common: an encoder to begin with, its tokenizer, and texts.
+// The common part of trainings on texts: an encoder to begin with, its tokenizer, and texts.
 class TextTraining {
  public:
   // `max_length`: 0: all positions.
@@ -134,7 +134,8 @@ class TextTraining {
   std::int64_t length() const { return length_; }
   const std::vector<std::string>& reserved() const { return reserved_; }
 
-  // With `identity` beside the encoder's, and `settings`; `save` writes the model beside the tokenizer's files.
+  // With `identity` in addition to the encoder's, and `settings`; `save` writes the model next to the tokenizer's
+  // files.
   template <class Batch, class Examples, class Config>
   TrainingResult run(TrainableOn<Batch>& model, const Examples& train_examples, const Examples& valid_examples,
                      const Config& config, const std::map<std::string, std::string>& identity,

@@ -66,7 +66,7 @@ std::unique_ptr<EncoderDecoder> begin(const TrainTranslatorFiles& files, const T
                   files.from, files.config));
 }
 
-// What the vocabularies decide of the model. The source's table has room for the id of padding, too, which other
+// Model settings that depend on the vocabularies. The source's table has room for the id of padding, too, which other
 // programs look up to pad with, though no source holds it.
 void set_tokens(const Vocabulary& source, const Vocabulary& target, TrainConfig& config) {
   const std::int32_t padding = target.need(training::kPadding);

@@ -1,4 +1,4 @@
-// The outputs of `attend` beside the output itself, on its command line: optional ones of a forward pass, gradients,
+// The outputs of `attend` besides the output itself, on its command line: optional ones of a forward pass, gradients,
 // tangents and second gradients.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace qkv::app {
 
-// What the shapes of optional outputs follow from.
+// The sizes that determine the shapes of optional outputs.
 struct RowShapes {
   Dims rows{};              // of log-sum-exp: the query's without its last dimension
   Dims received{};          // of the weight that keys receive

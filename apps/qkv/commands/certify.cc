@@ -31,7 +31,7 @@ struct CertifyRequest {
   std::optional<std::int64_t> ways{};  // prompts
 };
 
-// What is computed and found.
+// The computed results.
 struct Certified {
   std::vector<CertifiedCase> cases;
   std::string target, certificate, difference;  // the last two of a model
@@ -72,7 +72,7 @@ Certified computed(const CertifyRequest& request) {
   return found;
 }
 
-// What is wrong, and why, where that is known.
+// The error, and its cause if known.
 std::string complaint(const Certified& found) {
   if (!found.writes_alike()) return "the model's texts depend on how the work is split: please report this";
   if (found.parted() == 0) return "the model's certificates differ in " + found.difference;

@@ -95,7 +95,7 @@ std::string trimmed(std::string_view text) {
   return begin == std::string_view::npos ? "" : std::string(text.substr(begin, end - begin + 1));
 }
 
-// What comment lines of a CSV file say about its rows: "# labels: zero, one" and "# picture: 8 x 8".
+// Comment lines of a CSV file that describe its rows: "# labels: zero, one" and "# picture: 8 x 8".
 void read_remarks(const std::string& path, ExplainInput& input) {
   std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) {

@@ -55,7 +55,7 @@ struct GenerateRequest {
 
 const std::vector<std::string> kSamplingOptions{"--sample", "--temperature", "--top-k", "--top-p", "--min-p", "--seed"};
 
-// What is not for texts that are scored.
+// Options that scoring does not use.
 std::vector<std::string> all_but_text() {
   std::vector<std::string> options{"text",         "--max-new-tokens",
                                    "--max-length", "--stop",
@@ -70,7 +70,7 @@ std::vector<std::string> all_but_text() {
   return options;
 }
 
-// That of the folder, or a plain one, with what was given.
+// The folder's sampling, or a plain one, with the given options.
 std::optional<Sampling> sampling_of(const Command& command, const GenerateRequest& request,
                                     const Generator& generator) {
   if (std::ranges::none_of(kSamplingOptions, [&](const std::string& option) { return command.given(option); }))
@@ -99,7 +99,7 @@ const char* name_of(EndOfText end) {
   return end == EndOfText::end_token ? "end_token" : end == EndOfText::stop_string ? "stop_string" : "length";
 }
 
-// What was written behind the prompt of line `number`: one line of JSON, or a line for each text.
+// Prints the continuation of the prompt of line `number`: one line of JSON, or a line for each text.
 void write(const GenerateRequest& request, std::int64_t number, const std::vector<GeneratedText>& found) {
   if (request.json) {
     nlohmann::ordered_json line{{"texts", nlohmann::ordered_json::array()}};
@@ -148,7 +148,7 @@ void generate_arguments(const GenerateRequest& request, const Generator& generat
   generate_prompts(request, generator, prompts);
 }
 
-// Each line of standard input is written beside those that are not finished, and shown behind those before it; these
+// Each line of standard input joins the unfinished ones, and is printed after those before it; these
 // are written to their end where a line is refused.
 void generate_lines(const GenerateRequest& request, const Generator& generator) {
   constexpr std::size_t kMostWaiting = 1024;
@@ -195,7 +195,7 @@ void answer(const GenerateRequest& request, const Generator& generator) {
   request.prompts.empty() ? generate_lines(request, generator) : generate_arguments(request, generator);
 }
 
-// What each text was written from.
+// Explains each text.
 void explain(GenerateRequest& request, const Generator& generator) {
   std::vector<std::vector<std::int32_t>> prompts;
   for (const std::string& line : request.prompts) {

@@ -25,7 +25,7 @@ struct InfoRequest {
 
 constexpr std::int64_t kHeadDims[] = {64, 1024};  // the usual one and the largest
 
-// Bytes that attention takes per thread beyond inputs and outputs, at most, whatever the lengths.
+// Maximum bytes of attention per thread besides inputs and outputs, at any length.
 std::size_t scratch_bytes(std::int64_t head_dim, Dtype dtype) {
   CommonTask common;
   common.query_dim = common.key_dim = common.value_dim = head_dim;

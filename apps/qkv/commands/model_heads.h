@@ -29,7 +29,7 @@ struct ModelOptions {
 // --without-key.
 std::vector<Option> model_options(ModelOptions& options);
 
-// What an explanation becomes.
+// The form of an explanation.
 struct ExplanationForm {
   bool json = false;
   TextStyle style{};
@@ -42,7 +42,7 @@ struct ExplanationForm {
 // The explanation of what the model reads, as text or JSON; the report, if one is wanted, has it then.
 std::string explain_model(const ModelOptions& options, const ExplanationForm& form);
 
-// What the command prints; it writes the report, if one is wanted. UsageError for an option of the other explanations.
+// The output of the command; also writes the report, if requested. UsageError for an option of the other explanations.
 std::string explain_model(const Command& command, ModelOptions options, ExplanationForm form);
 
 }  // namespace qkv::app

@@ -50,7 +50,7 @@ void print(const AttentionPlan& plan, Dtype dtype) {
   for (const std::string& remark : plan.remarks) fmt::print("because     {}\n", remark);
 }
 
-// What `qkv attend` can be asked for besides the output, by the names of its options.
+// Optional outputs of `qkv attend`, by the names of its options.
 AttentionExtras extras_of(const AttentionSizes& sizes, const std::vector<std::string>& names) {
   AttentionExtras extras;
   const RowShapes shapes{.rows = {sizes.batch, sizes.heads, sizes.q_len},

@@ -19,7 +19,7 @@ struct ReportFile {
   bool wanted() const { return !path.empty(); }
   // Refuses a file that is one of these inputs or cannot be written, before any work; and another output beside it.
   void check(std::vector<NamedFile> inputs, const NamedFile& other_output = {""}) const;
-  // Reads the run beside this one. FormatError if it is not of this kind.
+  // Reads the run to compare with. FormatError if it is not of this kind.
   void read_beside(const char* kind);
   void write(const std::string& title, const std::string& command) const;
 };

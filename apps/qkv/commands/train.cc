@@ -32,7 +32,7 @@ std::string clock_time(double seconds) {
                        : fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-// That of a training that went wrong has hundreds of digits, or is infinite.
+// A diverged training has one of hundreds of digits, or infinity.
 std::string perplexity_text(double perplexity) {
   return perplexity < 1e6 ? fmt::format("{:.2f}", perplexity) : "above a million";
 }
@@ -91,7 +91,7 @@ struct TrainRequest {
   TrainTranslatorFiles files{};
   bool change = false;
 
-  // What the config trains; UsageError for options that it has no use for.
+  // The kind that the config trains; UsageError for options that it does not use.
   TrainedKind kind() const {
     const TrainedKind kind = trained_kind(files.config);
     const bool text = kind != TrainedKind::pictures, pairs = kind == TrainedKind::translator,
@@ -129,7 +129,7 @@ std::string to_text(const TrainingResult& result) {
                                       mean, result.mean_loss);
 }
 
-// That opens what is trained.
+// The command that opens the trained model.
 const char* command_of(TrainedKind kind) {
   switch (kind) {
     case TrainedKind::translator:

@@ -94,7 +94,7 @@ void write(const TranslateRequest& request, std::int64_t number, const std::vect
   }
 }
 
-// What the reader of a translation must know, a line on standard error each.
+// Warnings about a translation, one line each on standard error.
 void warn(const Translation& found, const std::string& origin, std::int64_t positions) {
   for (std::size_t s = 0; s < found.sentences.size(); ++s) {
     warn(found.sentences[s], fmt::format("{}, sentence {}", origin, s + 1), positions);
@@ -124,7 +124,7 @@ void translate_lines(TranslateRequest& request, const Translator& translator, co
   }
 }
 
-// Those before a line that is refused are answered.
+// Answers the lines before an invalid one.
 void translate_ids(TranslateRequest& request, const Translator& translator, const std::vector<std::string>& lines,
                    std::int64_t first) {
   std::vector<std::vector<std::int32_t>> sources;

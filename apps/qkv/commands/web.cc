@@ -23,11 +23,11 @@ struct WebOptions {
 };
 
 constexpr const char* kText = "You are welcome";
-// What a language model begins with, and how many tokens it writes, as web/src/live/live.ts has it.
+// The first text of a language model and its number of tokens, as in web/src/live/live.ts.
 constexpr const char* kPrompt = "In the beginning";
 constexpr std::int64_t kWritten = 24;
 
-// What the engine reads of a model's folder, as it names it.
+// The files of a model's folder that the engine reads, by its names.
 std::map<std::string, std::string> model_in_page(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const NamedFile& file : model_files(folder)) {

@@ -44,7 +44,7 @@ class CallOptions {
   // The length of a row of weights over these keys: all of them, or those of the longest sequence.
   std::int64_t row_length(const TensorView& key) const;
 
-  // What has gradients.
+  // Parameters that have gradients.
   InputArray &bias, &alibi, &sinks;
   std::vector<InputArray*> tables{};  // of relative positions: clipped distances, T5, Swin and Shaw
   std::optional<ScoreOptions> score{};

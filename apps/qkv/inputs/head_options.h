@@ -55,7 +55,7 @@ struct LeftOutOptions {
 // `rules`: of both beside that they may be repeated.
 std::vector<Option> left_out_options(LeftOutOptions& options, const Rules& rules = {});
 
-// What `make` makes of nothing to leave out, or of what the options leave out.
+// The result of `make` for the heads and keys that the options leave out.
 template <class Make>
 auto without_left_out(const LeftOutOptions& options, const Make& make) {
   auto whole = make(LeftOut());

@@ -117,7 +117,7 @@ HeadPattern pattern_of(const HeadSummary& summary, double largest_entropy, bool 
 
 namespace {
 
-// What a survey of heads keeps of weights for a report: all of short inputs, maps of long ones.
+// The weights that a survey keeps for a report: all for short inputs, maps for long ones.
 class SurveyMaps {
  public:
   // std::invalid_argument if there is no such head or row, or if there is more than fits.

@@ -1,5 +1,5 @@
 // Builds pyramids of block averages, and adds up what maps take as text in base64. Tiles count as they are before they
-// are deflated: so they fit whatever the weights are, and nothing depends on how well these deflate.
+// are deflated: so they fit for any weights, and nothing depends on how well these deflate.
 #include "explain/measure/pyramid.h"
 
 #include <algorithm>

@@ -59,7 +59,7 @@ double cosine(const Tensor& a, const Tensor& b, std::int64_t token) {
   return ab / std::sqrt(aa * bb);
 }
 
-// What the token loses by each of these being left out, a turn each.
+// The token's loss without each of these, one run each.
 Numbers knock_out(const Explainable& input, std::int64_t token, const std::vector<LeftOut>& all, ShareTurns& turns) {
   const Outcome whole = input.outcome({});
   Numbers losses;

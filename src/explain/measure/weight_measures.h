@@ -1,4 +1,4 @@
-// What is measured of weights: how much a token depends on each, how much of a value leaves a head by each, and whether
+// Measures of weights: how much a token depends on each, how much of a value leaves a head by each, and whether
 // two measures rank alike.
 #pragma once
 

@@ -33,7 +33,7 @@ TensorView as_vector(const Tensor& tensor, const char* name, std::int64_t length
   return tensor.view().reshape({length});
 }
 
-// out = a b. The bits of a row do not depend on the rows beside it, so that they can be few between two questions.
+// out = a b. The bits of a row do not depend on other rows, so that they can be few between two questions.
 void multiply(const Tensor& a, const Tensor& b, const MutableTensorView& out, const MatmulOptions& options) {
   constexpr std::int64_t kRows = 64;
   const PackedMatrix packed(b);

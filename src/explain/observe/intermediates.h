@@ -59,7 +59,7 @@ double largest_difference(const Tensor& a, const Tensor& b);
 // The larger one; NaN if one is NaN.
 double larger(double a, double b);
 
-// What a layer of a model calls: a sequence of queries [heads, queries, head_dim] and its keys.
+// A call by a layer of a model: a sequence of queries [heads, queries, head_dim] and its keys.
 struct HeadsCall {
   std::int64_t heads = 0, kv_heads = 0, queries = 0, keys = 0;
   std::int64_t head_dim = 0, value_dim = 0;
@@ -77,7 +77,7 @@ std::optional<AttentionPlan> plan_of_layer(const Attentions& attentions, const H
 // The part of a head's trace that is derived from what the kernel computed, its scale and its cap.
 void complete(HeadTrace& trace);
 
-// What a head of an attention does, by its weights.
+// The kind of a head, by its weights.
 HeadSummary summary_of(const TensorView& weights, const Attentions& attentions, std::size_t site);
 
 }  // namespace qkv::inline explaining

@@ -22,7 +22,7 @@ inline void observe(const Explainable& input, const Receiver& receive) {
   input.run(caller);
 }
 
-// What a layer of an attention computed, as an observer saw it.
+// Intermediates of an attention layer, as an observer saw them.
 struct SeenLayer {
   Tensor value{}, out_weight{};  // the latter where the outputs of heads are projected
   std::int64_t head_dim = 0;     // of queries and keys

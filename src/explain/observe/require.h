@@ -1,4 +1,4 @@
-// What explain() refuses.
+// Checks of explain().
 #pragma once
 
 #include <utility>

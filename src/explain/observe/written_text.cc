@@ -47,7 +47,7 @@ std::string text_of(const Tokenizer* tokenizer, std::span<const std::int32_t> id
   return tokenizer->decode(known);
 }
 
-// What is asked about are tokens: each is a word, but for those before the first one.
+// The explained units are tokens: each is a word, except those before the first one.
 TokenWords each_a_word(const std::vector<std::string>& tokens, std::size_t first) {
   TokenWords words;
   for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -1,4 +1,4 @@
-// What a model that writes wrote: its tokens as text, the words that they form, and how probable they were.
+// Generated tokens as text, the words that they form, and how probable they were.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kMostStriking = 5;
 
-// What a head does, and how much of it: its share, or how far its entropy is below the largest.
+// The kind of a head, and its strength: its share, or how far its entropy is below the largest.
 struct Striking {
   const HeadSurvey::Entry* head;
   double strength;

@@ -15,7 +15,7 @@ constexpr double kRoom = 620;       // for the columns
 constexpr double kLeastLabel = 14;  // from one label to the next
 constexpr double kNumbers = 34;     // a cell of this size holds its number
 constexpr double kTurned = 0.77;    // of the length of a label that is turned by 50 degrees
-// Whatever is darker than this carries white numbers: the contrast of both is the same there.
+// Darker cells have white numbers: black and white have the same contrast here.
 constexpr double kDark = 0.7;
 
 double widest(const std::vector<std::string>& labels) {
@@ -29,7 +29,7 @@ std::string short_weight(double weight) {
   return text.starts_with("0.") ? text.substr(1) : text;
 }
 
-// What the colours mean.
+// The legend of the colours.
 void add_scale(Svg& svg, double x, double y) {
   constexpr int kSteps = 32;
   constexpr double kStep = 5;

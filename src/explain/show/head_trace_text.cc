@@ -63,7 +63,7 @@ Section attention_lists(const HeadTrace& trace, const Names& names, const Shown&
   return {0, "Who attends to whom", {block}};
 }
 
-// What a query is made of.
+// How a query is computed.
 std::string query_text(const HeadTrace& trace) {
   const std::int64_t head_dim = trace.query.size(1), count = trace.query.size(0);
   switch (trace.score) {
@@ -107,7 +107,7 @@ Section query_step(const HeadTrace& trace, const Names& names, std::int64_t toke
   return {1, fmt::format("The query of token {}, \"{}\"", token, names.tokens[token]), {block}};
 }
 
-// What the weights of a token, which are f32, add up to.
+// The sum of a token's weights, which are f32.
 std::string about_sum(const HeadTrace& trace, std::int64_t token) {
   double sum = 0;
   for (std::int64_t j = 0; j < trace.weights.size(1); ++j) sum += element(trace.weights, token, j);

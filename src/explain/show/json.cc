@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kMostOfPairs = 256;   // inputs, of which tensors [inputs, inputs] are written
 constexpr std::int64_t kMostOfTriples = 12;  // and tensors [inputs, inputs, size]
 
-// Numbers are many: they become text row by row, beside small objects that are kept whole.
+// Numbers are many: they become text row by row, while small objects are kept whole.
 class JsonWriter {
  public:
   explicit JsonWriter(const Explanation& explanation) : explanation_(explanation) {}

@@ -1,5 +1,5 @@
-// What objects of `explain --json` begin with, their numbers, plans, and maps of heads (docs/explain_json.md). JSON as
-// text that is always valid.
+// Common parts of the objects of `explain --json`: first members, numbers, plans, and maps of heads
+// (docs/explain_json.md). JSON as text that is always valid.
 #pragma once
 
 #include <cstdint>

@@ -152,7 +152,7 @@ TextBox box_of(const Picture& picture) {
 
 namespace {
 
-constexpr std::size_t kMostOfName = 16;    // columns beside the rows
+constexpr std::size_t kMostOfName = 16;    // columns for the names of rows
 constexpr std::size_t kMostOfColumn = 10;  // lines above the columns
 constexpr std::int64_t kMostHeight = 128;  // cells
 

@@ -91,7 +91,7 @@ std::string guesses(const Alignment& alignment) {
   return text + "</table>\n";
 }
 
-// What a report holds as HTML tables, for those who read it without scripts.
+// A report as HTML tables, for readers without scripts.
 std::string report_tables(const Explanation& explanation) {
   const StopScope stop(explanation.stop);
   std::string text;
@@ -251,7 +251,7 @@ void take_weights(HeadSurvey::Entry& entry) {
 
 std::string name_of(const std::string& title) { return title.empty() ? "An explanation" : "\"" + title + "\""; }
 
-// What is left of the parts of a report.
+// The parts of a report that fit.
 class Contents {
  public:
   struct Entry {

@@ -94,7 +94,7 @@ constexpr const char* kAboutGradient =
     "Gradient: gradient with respect to the weights of attention, times the weights, summed over all queries, layers "
     "and heads (Barkan 2021, Chefer 2021).";
 
-// What each word did, in the order of the text.
+// The effect of each word, in the order of the text.
 Section about_words(const TokenMeasures& measures) {
   const std::vector<std::string>& words = measures.attentions.sequences[measures.attentions.sites[0].keys].words.words;
   const TokenNames names(words);

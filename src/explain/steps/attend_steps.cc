@@ -196,7 +196,7 @@ Tensor weighted_values(const Intermediates& run, std::int64_t i) {
   for (std::int64_t j = 0; j < product.size(0); ++j) {
     const double weight = run.weights.view().at<double>({i, j});
     double* row = product.data<double>() + j * columns;
-    // A hidden value is left out, whatever it holds.
+    // A hidden value is left out, even NaN.
     for (std::int64_t d = 0; d < columns; ++d) row[d] = weight == 0 ? 0 : weight * row[d];
   }
   return product;

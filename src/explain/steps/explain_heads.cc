@@ -23,7 +23,7 @@
 namespace qkv::inline explaining {
 namespace {
 
-// What is written about one run.
+// The text about one run.
 struct HeadsContext {
   const ExplainInput& input;
   const std::map<std::string, Tensor>& run;  // by the names of an observer, without the batch of one
@@ -117,7 +117,7 @@ Section split(const HeadsContext& context) {
 
 constexpr std::int64_t kFirst = 6;  // keys, and terms of a sum, that are shown of head 1 and input 1
 
-// What the first query of the first head makes of key j, in this step.
+// This step for key j and the first query of the first head.
 Line first_line(const HeadsContext& context, int number, std::int64_t j) {
   const auto of = [&](const char* name, std::int64_t row) {
     return context.run.at(name).view().select(0, 0).select(0, row);

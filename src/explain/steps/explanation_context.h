@@ -39,7 +39,7 @@ std::string score_name(Score::Kind kind);
 // A line of text in no role.
 Line plain(std::string text);
 
-// That so many tokens at the end of a text were not read; no line if none.
+// A line that so many tokens at the end of a text were not read; none if all were.
 std::vector<Line> about_cut(std::int64_t cut);
 
 // "Each row of weights adds up to 1.", or which rows do not. `weights` is [queries, keys] or [heads, queries, keys],
@@ -73,7 +73,7 @@ Section about_attention_between(const ExplanationContext& context);
 std::vector<Section> about_tutorials(const ExplanationContext& context);
 Section about_check(const ExplanationContext& context, const std::string& target);
 
-// What each rule of the mask says, and which one hides which key, of n inputs; nothing without a rule.
+// The rules of the mask in words, and which one hides which key of n inputs; nothing without a rule.
 std::optional<ExplainedMask> explained_mask(const ExplainInput& input, std::int64_t n);
 
 }  // namespace qkv::inline explaining

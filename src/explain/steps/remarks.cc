@@ -63,7 +63,7 @@ double softer_scale(const ExplanationContext& context) {
   return std::round(scale / unit) * unit;
 }
 
-// What does not reach the output, of that which was put in.
+// Inputs without effect on the output after this substitute.
 const char* without_effect(const std::string& name) {
   if (name == "weights") return "; queries, keys, scores and masks change nothing after it";
   if (name == "logits") return "; queries, keys, scores, the scale and masks change nothing after it";

@@ -1,4 +1,4 @@
-// What text is made of: numbers (whole ones plainly, all others with 5 decimals), characters in columns, and colours.
+// Parts of text: numbers (whole ones plainly, all others with 5 decimals), characters in columns, and colours.
 #pragma once
 
 #include <string>

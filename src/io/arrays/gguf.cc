@@ -83,7 +83,7 @@ class GgufFile::Cursor {
   std::uint64_t remaining() const { return source_.remaining() + (filled_ - next_); }
   std::uint64_t position() const { return source_.position() - (filled_ - next_); }
 
-  // What is to be read in messages: "key", "tensor 3".
+  // The item being read, for messages: "key", "tensor 3".
   void describe(std::string what) { what_ = std::move(what); }
   [[noreturn]] void refuse(const std::string& rule) const {
     throw FormatError(fmt::format("{}: {}{}{}", name_, what_, what_.empty() ? "" : ": ", rule));

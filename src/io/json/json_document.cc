@@ -81,7 +81,7 @@ class JsonTape::Builder : public JsonEvents {
     piece += text;
     return true;
   }
-  // What keys are sorted by: the first five bytes of the text, which decide unless they are equal, above its place.
+  // The sort key: the first five bytes of the text, which decide unless they are equal, above its place.
   static constexpr int kPlaceBits = 24;
   static_assert(kMostValues < std::size_t{1} << kPlaceBits);
   std::uint64_t sort_key(Index at) const {

@@ -16,7 +16,7 @@
 
 namespace qkv::io {
 
-// What a number with a fraction or an exponent is: the nearest double, or what serde_number() makes of it.
+// How a number with a fraction or an exponent is read: as the nearest double, or by serde_number().
 enum class JsonNumbers { nearest, serde };
 
 // The values of a JSON text, one after the other, sixteen bytes each, and the characters of all its strings: no node of
@@ -52,7 +52,7 @@ class JsonTape {
   std::vector<Index>::const_iterator keys(Index at) const;
   // The value of a key; kRoot, which is none, if it is not there.
   Index find(Index object, std::string_view key) const;
-  // As JSON values, whatever their places and the order of keys.
+  // Equality of JSON values, for any places and order of keys.
   static bool equal(const JsonTape& a, Index of_a, const JsonTape& b, Index of_b);
 
  private:

@@ -43,7 +43,7 @@ double serde_number(std::string_view number) {
   if (negative) ++at;
   std::uint64_t digits = 0;
   std::int64_t exponent = 0;
-  // False for a digit that no longer fits; those behind it count as zeros, whatever they are.
+  // False for a digit that no longer fits; later digits count as zeros.
   const auto take = [&](char c) {
     const auto digit = static_cast<std::uint64_t>(c - '0');
     constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();

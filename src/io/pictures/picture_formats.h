@@ -19,7 +19,7 @@ inline constexpr std::string_view kJpegMagic = "\xff\xd8\xff";
 Tensor read_png(ByteSource& source, const std::string& name);
 Tensor read_jpeg(ByteSource& source, const std::string& name);
 
-// What a header claims, before memory is taken for it: FormatError beyond the limits of pictures.h, and where the
+// Checks the sizes in a header before allocating memory: FormatError beyond the limits of pictures.h, and where the
 // `remaining` bytes are fewer than the least that such a picture takes.
 void check_picture_size(std::int64_t width, std::int64_t height, const std::string& name);
 void check_picture_bytes(std::uint64_t least, std::uint64_t remaining, const std::string& name);

@@ -14,7 +14,7 @@
 
 namespace qkv::inline models {
 
-// What the decoder reads: each target side behind the start token, without its own last one.
+// Input of the decoder: each target side after the start token, without its own last one.
 std::vector<std::int32_t> begun(const PairBatch& batch, std::span<const std::int32_t> positions, std::int32_t start);
 
 // The tokens whose losses count: all, or the one that options name, and -1 for the others.

@@ -19,7 +19,7 @@
 namespace qkv {
 namespace {
 
-// What has dropout of its own.
+// Sites with their own dropout.
 enum class Site : std::uint32_t { source, target, encoder, decoder };
 
 Dropout dropout_at(const Dropout& dropout, Site site) {

@@ -64,7 +64,7 @@ TransformerEncoderDecoderConfig read_family(const ModelConfig& json) {
           .position_kind = choice_of(json["position_kind"], kPositionKinds)};
 }
 
-// What such a model has in one way only.
+// Settings with only one supported value.
 void expect_fixed(const ModelConfig& json, const TransformerEncoderDecoderConfig& config) {
   const auto text = [](bool value) { return value ? "true" : "false"; };
   const char* const pre = text(config.norm_order == NormOrder::pre);

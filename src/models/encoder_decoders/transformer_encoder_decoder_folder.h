@@ -18,14 +18,14 @@ std::string marian_class(const TransformerEncoderDecoderConfig& config);
 // The text of config.json.
 std::string marian_config_json(const TransformerEncoderDecoderConfig& config, Dtype dtype);
 
-// What is no word to be written.
+// Tokens that cannot be generated.
 std::optional<std::int32_t> excluded(const TransformerEncoderDecoderConfig& config);
 
 // Whether positions are sinusoids, which follow from the config.
 bool has_sinusoids(const TransformerEncoderDecoderConfig& config);
 
-// What TransformerEncoderDecoder::load() and check() read: everything but the weights' elements is checked when it is
-// made.
+// The folder that TransformerEncoderDecoder::load() and check() read: everything but the weights' elements is checked
+// when it is made.
 class TransformerEncoderDecoderFolder {
  public:
   explicit TransformerEncoderDecoderFolder(const std::string& folder);

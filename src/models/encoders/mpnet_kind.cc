@@ -6,7 +6,7 @@ namespace qkv::inline models {
 namespace {
 
 constexpr std::string_view kMpnetPassedOver[] = {"embeddings.position_ids", "pooler.", "lm_head."};
-// transformers' class computes 32 buckets up to a distance of 128 whatever config.json says, and takes 1 for padding.
+// transformers' class computes 32 buckets up to a distance of 128 regardless of config.json, and takes 1 for padding.
 constexpr std::int64_t kBuckets = 32;
 constexpr std::int32_t kPadding = 1;
 constexpr FixedKey kMpnetFixed[] = {{"relative_attention_num_buckets", "32"}};

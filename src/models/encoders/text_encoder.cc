@@ -73,7 +73,7 @@ std::vector<std::int32_t> positions_of(const TokenBatch& tokens, const TextEncod
   return positions;
 }
 
-// What has dropout of its own.
+// Sites with their own dropout.
 enum class EncoderSite : std::uint32_t { embeddings, layers };
 
 Dropout of(const Dropout& dropout, EncoderSite site) { return dropout_at(dropout, static_cast<std::uint32_t>(site)); }

@@ -93,7 +93,7 @@ void name_head(const HeadNames& head, const std::string& prefix, const TextEncod
   add("out.bias", {outputs}, is_word ? head.out_bias : std::string(head.out) + ".bias");
 }
 
-// What transformers calls the classes of a model_type.
+// Prefix of transformers' classes of a model_type.
 constexpr std::pair<std::string_view, const char*> kClassNames[] = {
     {"bert", "Bert"},   {"roberta", "Roberta"},       {"xlm-roberta", "XLMRoberta"}, {"distilbert", "DistilBert"},
     {"mpnet", "MPNet"}, {"modernbert", "ModernBert"}, {"albert", "Albert"}};

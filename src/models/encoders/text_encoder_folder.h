@@ -45,7 +45,7 @@ class TextEncoderFolder {
   const HeadNames* head_ = nullptr;
   TextHeadConfig head_config_;
   bool tied_ = false;
-  bool has_projection_ = false;  // beside the encoder, of ColBERT
+  bool has_projection_ = false;  // ColBERT's, in addition to the encoder
   FolderTensors tensors_;
   std::vector<TensorName> missing_;
 };

@@ -35,7 +35,7 @@ std::optional<Activation> activation_of(const HeadNames& head, const TextEncoder
   return config.activation;
 }
 
-// What the last layer of a head reads: a masked word is told from its embedding.
+// Input size of a head's last layer: a masked word is predicted from its embedding.
 std::int64_t head_columns(const TextHeadConfig& head, const TextEncoderConfig& encoder) {
   return head.task == TextTask::masked_word ? encoder.embedding_columns() : encoder.model_dim;
 }
@@ -44,7 +44,7 @@ SentencePooling pooling_of(const TextHeadConfig& head) {
   return head.pools_mean ? SentencePooling::mean : SentencePooling::first;
 }
 
-// What the head says something of: each token, or the whole of each sequence.
+// Units of the head's outputs: each token, or each whole sequence.
 Tensor read_rows(const TextHeadConfig& head, Tensor hidden, const TensorView& offsets) {
   return head.task == TextTask::sequence_class ? pooled_rows(hidden, offsets, pooling_of(head), kTextModel)
                                                : std::move(hidden);

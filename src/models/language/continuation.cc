@@ -1,4 +1,4 @@
-// What follows some prompts: their tokens are read into a cache, then those that generate() adds.
+// Continues prompts: reads their tokens into a cache, then those that generate() adds.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -109,7 +109,7 @@ class LanguageModel::Continuation final : public NextTokens {
     return options_.cache != nullptr ? rows_.front() : Row{.prompt = prompt, .read = 0, .sequence = -1};
   }
 
-  // Those of rows that ended.
+  // Sequences of rows that ended.
   void forget_prompts(const std::vector<Row>& going) {
     for (const Row& row : rows_) {
       if (std::ranges::find(going, row.prompt, &Row::prompt) == going.end()) prompts_.erase(row.prompt);
@@ -139,7 +139,8 @@ class LanguageModel::Continuation final : public NextTokens {
     }
   }
 
-  // Those whose prompts are not read. The last token behind a cache is one more token, as if it had been written now.
+  // Sequences whose prompts are not read. The last token behind a cache is one more token, as if it had been written
+  // now.
   std::vector<std::size_t> unread_rows() const {
     std::vector<std::size_t> unread;
     for (std::size_t r = 0; r < rows_.size(); ++r) {

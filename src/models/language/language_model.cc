@@ -32,7 +32,8 @@ LanguageModelConfig read_language_config(const ModelConfig& json) {
   return language_kind_of(json).read(json);
 }
 
-// What LanguageModel::load() and check() read: everything but the weights' elements is checked when it is made.
+// The folder that LanguageModel::load() and check() read: everything but the weights' elements is checked when it is
+// made.
 class LanguageFolder {
  public:
   explicit LanguageFolder(const std::string& folder)

@@ -17,7 +17,7 @@
 namespace qkv {
 namespace {
 
-// What has dropout of its own.
+// Sites with their own dropout.
 enum class LanguageSite : std::uint32_t { embeddings, layers };
 
 constexpr const char* kLanguageModel = "language_model";

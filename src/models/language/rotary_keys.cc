@@ -42,7 +42,7 @@ RotaryKind read_rotary_kind(const io::JsonValue& parameters) {
                            quoted_list(known, "and")));
 }
 
-// What cosines and sines are multiplied by.
+// The factor of cosines and sines.
 double yarn_magnitude(const io::JsonValue& parameters, double factor) {
   if (const auto given = parameters.find("attention_factor")) return above_zero(*given);
   const auto of = [&](double times) { return factor <= 1 ? 1.0 : 0.1 * times * log(factor) + 1; };

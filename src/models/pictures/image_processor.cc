@@ -249,7 +249,7 @@ namespace {
 
 using io::JsonValue;
 
-// What a class does where its file is silent (transformers 5.23).
+// Defaults of a class (transformers 5.23).
 struct ProcessorClass {
   const char* name;
   bool square;  // what one number as the size means

@@ -23,7 +23,7 @@
 namespace qkv {
 namespace {
 
-// What Vit::load() and check() read: everything but the weights' elements is checked when it is made.
+// The folder that Vit::load() and check() read: everything but the weights' elements is checked when it is made.
 class VitFolder {
  public:
   explicit VitFolder(const std::string& folder);
@@ -195,7 +195,7 @@ constexpr const char* kEmbeddings = "embeddings.";
 constexpr const char* kWeight = "classifier.weight";
 constexpr const char* kBias = "classifier.bias";
 
-// What has dropout of its own.
+// Sites with their own dropout.
 enum VitSite : std::uint32_t { kVitEmbeddings, kVitEncoder };
 
 StackConfig stack_config(const VitConfig& config) {

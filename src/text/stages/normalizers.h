@@ -53,7 +53,7 @@ Normalizer bert_normalizer(const BertNormalizerOptions& options = {});
 // replaced one by one.
 Normalizer precompiled(Charsmap rules);
 
-// What sentencepiece does to a text before it cuts it into pieces: the longest string at each place that has a
+// sentencepiece's normalization of a text before it is cut into pieces: the longest string at each place that has a
 // replacement is replaced, spaces become U+2581, one begins the text. Empty for a text of spaces alone, if spaces at
 // the ends go. std::invalid_argument for a charsmap that breaks a rule.
 Normalizer sentence_piece_normalizer(const io::SentencePieceFile& file);

@@ -30,10 +30,10 @@ Matcher matcher_of_string(std::u32string text);  // not empty
 std::size_t end_of_digit(CharacterSpan text, std::size_t begin);
 std::size_t end_of_punctuation(CharacterSpan text, std::size_t begin);
 
-// What becomes of a separator. Of several in a row, the one beside a word is merged with it.
+// How separators are treated. Of several in a row, the one next to a word is merged with it.
 enum class SeparatorBecomes { nothing, word, end_of_word, beginning_of_word, one_word_with_others };
 
-// What separates: the matches, or what lies between them.
+// The separators: the matches, or the text between them.
 enum class Separators { matches, between };
 
 PreTokenizer split_at(Matcher matcher, SeparatorBecomes become, Separators separators = Separators::matches);

@@ -40,7 +40,7 @@ class Model {
   // Makes what searching needs, which may take far more memory than the file: called once, before the first
   // tokenize(), when the whole file has passed its checks.
   virtual void build_index() {}
-  // What decides pieces beside the vocabulary and the options: merges, scores.
+  // Adds what decides pieces besides the vocabulary and options: merges, scores.
   virtual void add_to(Sha256&) const {}
   // Appends the pieces of a non-empty word.
   virtual void tokenize(CharacterSpan word, std::vector<Piece>& pieces) const = 0;

@@ -1,4 +1,4 @@
-// What the stages of a tokenizer ask about a code point. Models were trained with the tables of the `tokenizers`
+// Properties of code points for the stages of a tokenizer. Models were trained with the tables of the `tokenizers`
 // library, which come from several versions of Unicode: categories from 8.0, canonical decomposition and combining
 // classes from 9.0, words, letters and numbers from 16.0, lower case from 17.0. The answers here are those, whatever
 // the version of utf8proc.

@@ -21,7 +21,7 @@ struct BpeOptions {
   std::string word_suffix{};        // of pieces that end one
   bool fuse_unknown = false;        // neighbouring unknown characters are one token
   bool byte_fallback = false;       // unknown characters are the tokens <0x00> to <0xFF> of their bytes
-  bool ignore_merges = false;       // a word of the vocabulary is one token, whatever the merges say
+  bool ignore_merges = false;       // a word of the vocabulary is one token, regardless of merges
 };
 
 class Bpe : public Model {

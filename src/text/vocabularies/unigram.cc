@@ -23,7 +23,7 @@ struct CutPiece {
   std::size_t end;
 };
 
-// What a character is that is no piece alone; neighbouring ones are joined in the result.
+// The piece of a character outside the vocabulary; neighbouring ones are joined in the result.
 template <class Sum>
 struct UnknownPiece {
   std::uint32_t piece;
@@ -158,7 +158,7 @@ SentencePiece::SentencePiece(io::SentencePieceFile file, Vocabulary vocabulary, 
   for (std::uint32_t i = 0; i < file_.pieces.size(); ++i) {
     turns.next();
     const auto& piece = file_.pieces[i];
-    // What a user defined is always chosen: such a score beats any other way to cut it.
+    // User-defined pieces are always chosen: such a score beats any other way to cut it.
     const bool is_users = piece.type == Type::user_defined;
     scores_.push_back(is_users ? static_cast<float>(static_cast<float>(piece.text.size()) * most - 0.1) : piece.score);
     entries_.push_back(entry_of(piece.text));

@@ -37,7 +37,7 @@ class Unigram : public Model {
   bool byte_fallback_;
 };
 
-// The unigram model of a SentencePiece file, whose pieces become the tokens of a vocabulary that lies beside it: pieces
+// The unigram model of a SentencePiece file, whose pieces become the tokens of a separate vocabulary: pieces
 // that it lacks are its unknown token, as the tokenizers of transformers have it. Source: Kudo, Richardson,
 // "SentencePiece" (2018).
 class SentencePiece : public Model {

@@ -26,7 +26,7 @@ inline constexpr const char* kRequired = "";
 inline constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 struct KeyWords {
-  std::string section, name;  // no section: beside them
+  std::string section, name;  // no section: at the top
   std::string type;           // "integer from 1"
   std::string unit;           // "tokens"; "-": none
   std::string otherwise;      // what it is where the config does not say, as JSON; empty: the config must say
@@ -66,7 +66,7 @@ struct KeysOf {
             show};
   }
 
-  // What `field` finds in a config: where a key's value goes, and what it is then.
+  // The result of `field` for a config: the variable of a key, and its value.
   template <class Field>
   using Value = std::remove_reference_t<std::invoke_result_t<Field, Config&>>;
 

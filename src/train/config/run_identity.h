@@ -1,4 +1,4 @@
-// What the weights of a training depend on, from the parsed config: decides whether a call may resume from the
+// The dependencies of a training's weights, from the parsed config: decides whether a call may resume from the
 // checkpoints of another.
 #pragma once
 

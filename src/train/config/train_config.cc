@@ -136,7 +136,7 @@ std::string train_keys_markdown() { return keys_markdown({train_keys().begin(), 
 
 namespace {
 
-// What needs more than one key, and what follows from other keys.
+// Rules on several keys, and values that follow from other keys.
 void complete_transformer(const io::JsonValue& root, TrainConfig& config) {
   TransformerEncoderDecoderConfig& model = transformer(config);
   const auto complete_heads = [&](const char* key, std::int64_t& heads) {

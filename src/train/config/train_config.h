@@ -24,7 +24,7 @@
 
 namespace qkv::training {
 
-// The model that a translator's config trains, whatever its family.
+// The model that a translator's config trains, of any family.
 class TrainedModel {
  public:
   virtual ~TrainedModel() = default;
@@ -105,7 +105,7 @@ using TrainKey = ConfigKey<TrainConfig>;
 // In the order of the sections, and of importance.
 const std::vector<TrainKey>& train_keys();
 
-// Those of every family: of "model", "tokenizer" and "training".
+// Keys of every family: of "model", "tokenizer" and "training".
 void add_common_keys(std::vector<TrainKey>& keys);
 
 // A family of models that the library does not hold.
@@ -122,7 +122,7 @@ void add_trained_family(const TrainedFamily& family);
 // The table as text for a terminal, and as a table of Markdown.
 std::string train_keys_text();
 std::string train_keys_markdown();
-// Those that a family alone has.
+// Keys of only one family.
 std::string own_keys_markdown(const TrainedFamily& family);
 
 }  // namespace qkv::training

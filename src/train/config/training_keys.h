@@ -1,4 +1,4 @@
-// The keys of "training" that every config has, whatever is trained: those of the loop, of Adam and of the loss.
+// The keys of "training" in every config: for the loop, Adam and the loss.
 #pragma once
 
 #include <iterator>

@@ -44,7 +44,7 @@ Batches make_batches(const ExampleSet& examples, std::int64_t most, std::uint64_
     const ExampleSize size = examples.size(number);
     put(number, size.cost, buckets[size.length / kBucketWidth]);
   }
-  // What is left in the buckets fills batches across them, so that no epoch ends in many small ones.
+  // The rest of the buckets fills batches across them, so that no epoch ends in many small ones.
   Bucket rest;
   for (const auto& [length, bucket] : buckets) {
     for (const std::uint32_t number : bucket.chosen) put(number, examples.size(number).cost, rest);

@@ -27,7 +27,7 @@ std::vector<Document> read_documents(const std::string& path, std::span<const st
 // Windows of documents.
 class DocumentExamples : public Examples<TokenTargets> {
  public:
-  // What `tokens` says of each document, `bytes` of text in all.
+  // `tokens` of each document; `bytes` of the whole text.
   DocumentExamples(std::vector<std::vector<std::int32_t>> tokens, std::int64_t bytes, std::int64_t length,
                    std::int64_t stride);
 

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What is in a folder, by name; what begins with a dot is not.
+// The entries of a folder, by name, without those that begin with a dot.
 std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;

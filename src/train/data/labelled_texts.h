@@ -24,7 +24,7 @@ struct LabelledText {
   std::int64_t line;  // from 1
 };
 
-// What a file has beside a text.
+// The columns of a file besides the text.
 struct TextColumns {
   bool second = false, label = true;
   TextProblem problem = TextProblem::single_label;
@@ -63,7 +63,7 @@ class EncodedTexts {
   std::int64_t cut_ = 0;
 };
 
-// What examples of encoded texts have in common, whatever they are trained to say.
+// The common part of examples of encoded texts, for every task.
 template <class Batch>
 class EncodedExamples : public Examples<Batch> {
  public:

@@ -22,7 +22,7 @@ io::PairLines read_training_pairs(const std::string& path, std::span<const std::
 void notice_shared_pairs(const io::PairLines& train, const io::PairLines& valid, const std::string& valid_path,
                          const Notice& notice);
 
-// What makes tokens of one side: its texts end with `end`.
+// The tokenizer of one side: its texts end with `end`.
 struct SideTokens {
   const Tokenizer& tokenizer;
   std::int32_t end;

@@ -44,7 +44,7 @@ class Vocabulary {
 // The file that is given, or that of the folder which training begins from; neither: empty.
 std::string given_tokenizer(const std::string& file, const std::string& from, const std::string& name);
 
-// tokenizer_config.json, as transformers.AutoTokenizer reads it beside tokenizer.json.
+// tokenizer_config.json, as transformers.AutoTokenizer reads it with tokenizer.json.
 void write_tokenizer_config(const std::string& folder, const Tokenizer& tokenizer, std::int64_t positions);
 
 }  // namespace qkv::training
