@@ -1,5 +1,5 @@
-// Trains RNNs, CNNs, recurrent encoder-decoders and Transformers of equal size on the same tasks, and compares accuracy,
-// reach of gradients, memory and speed.
+// Trains RNNs, CNNs, recurrent encoder-decoders and Transformers of equal size on the same tasks, and compares
+// accuracy, reach of gradients, memory and speed.
 //
 //   Comparison comparison = compare({.tasks = {"recall"}}, "out");
 //   std::cout << to_text(comparison);
