@@ -274,3 +274,58 @@ def test_what_does_not_fit(call, error, says):
     with pytest.raises(error) as caught:
         call()
     assert says in str(caught.value)
+
+
+MODULES = {
+    "heads": (lambda: qkv.layers.MultiHeadAttention(model_dim=8, heads=2, dtype="float64"), 1),
+    "encoder": (lambda: qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=6, layers=2, dtype="float64"), 1),
+    "transformer": (lambda: qkv.layers.Transformer(model_dim=8, heads=2, ff_dim=6, encoder_layers=1, decoder_layers=1, dtype="float64"), 2),
+    "lstm": (lambda: qkv.lab.Lstm(input_size=8, hidden=3, dtype="float64"), 1),
+    "convolution": (lambda: qkv.lab.Conv1d(in_channels=8, out_channels=3, kernel=2, dtype="float64"), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_gradcheck_of_layers(name):
+    torch = pytest.importorskip("torch")
+    import qkv.torch
+
+    make, count = MODULES[name]
+    layer = qkv.torch.Layer(make())
+    inputs = [torch.randn(1, 3, 8, dtype=torch.float64, requires_grad=True) for _ in range(count)]
+    names = [name for name, _ in layer.named_parameters()]
+    assert names == list(make().state_dict())
+
+    def call(*given):
+        results = torch.func.functional_call(layer, dict(zip(names, given[count:])), given[:count])
+        return results if isinstance(results, torch.Tensor) else results[:1]
+
+    assert torch.autograd.gradcheck(call, (*inputs, *layer.parameters()), atol=1e-6)
+
+
+def test_layers_train_as_those_of_torch():
+    """The same parameters, data and optimizer: the same parameters after three steps."""
+    torch = pytest.importorskip("torch")
+    import qkv.torch
+
+    torch.manual_seed(0)
+    theirs = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    theirs = torch.nn.TransformerEncoder(theirs, 1, enable_nested_tensor=False).double()
+    ours = qkv.torch.Layer(qkv.layers.Encoder(model_dim=8, heads=2, ff_dim=16, layers=1, final_norm=False, dtype="float64"))
+    ours.load_state_dict(theirs.state_dict())
+    x = torch.randn(2, 5, 8, dtype=torch.float64)
+    for model in (theirs, ours):
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(x).square().sum().backward()
+            optimizer.step()
+    for name, parameter in theirs.named_parameters():
+        torch.testing.assert_close(ours.get_parameter(name), parameter)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(x), theirs(x))
+    out = ours(x)
+    with torch.no_grad():
+        ours.get_parameter("layers.0.linear1.weight").add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()

@@ -13,7 +13,8 @@ from .. import options as options_of_calls
 from ..options import AttentionOptions, StatsOptions
 from ..results import AttentionStats
 from . import operators
-from .gradients import Attention, Constants, TransformedAttention, is_transformed
+from .call import taken_apart
+from .gradients import Attention, TransformedAttention, is_transformed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,9 +63,10 @@ def attention(query: Any, key: Any, value: Any, *, return_lse: bool = False, **o
     """
     if not return_lse and not torch.compiler.is_dynamo_compiling():  # what follows would take longer than a small call
         out = _qkv._attend(query, key, value, options)
-        if out is True and not options:
-            return Attention.apply((), 1, query, key, value)
-        if out is not None and out is not True:
+        if out is True:
+            call, tensors = taken_apart(options, query.dtype)
+            return Attention.apply(call, 1, query, key, value, *tensors)
+        if out is not None:
             return out
     results = _results(query, key, value, options, 2 if return_lse else 1)
     return (results[0], results[1]) if return_lse else results[0]
@@ -100,12 +102,12 @@ def _results(query: Tensor, key: Tensor, value: Tensor, options: dict[str, Any],
         query, key, value = _autocast(query), _autocast(key), _autocast(value)
     if options.get("dropout") and options.get("seed") is None:
         options["seed"] = torch.randint(2**63 - 1, ())
-    call, tensors = operators.taken_apart(options, torch.float64 if query.dtype == torch.float64 else torch.float32)
+    call, tensors = taken_apart(options, query.dtype)
     transformed = is_transformed()
     if not transformed and not (torch.is_grad_enabled() and _needs_gradient(query, key, value, *tensors)):
         return operators.attention(query, key, value, tensors, call, count)
     if transformed:
-        return TransformedAttention.apply(Constants(call, max(count, 2)), query, key, value, *tensors)
+        return TransformedAttention.apply(call, max(count, 2), query, key, value, *tensors)
     inputs = [query, key, value, *tensors]
     if torch.compiler.is_dynamo_compiling():
         inputs = _distinct(inputs)

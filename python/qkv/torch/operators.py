@@ -1,14 +1,12 @@
 """The operators ``torch.ops.qkv.*``: what torch's dispatcher, its fake tensors and torch.compile see of attention.
 
 They know no gradients; ``gradients.py`` puts them together. Beside query, key and value every one takes the options of
-qkv.attention() taken apart: ``tensors``, those of parameters first (sinks, biases, scores), and ``call``, the options with
-"@n" in the place of tensor n, which is hashable and which an operator has as text. ``saved`` are the output and the
-log-sum-exp of the forward pass, query, key, value, and ``tensors``.
+qkv.attention() taken apart by ``call.py``: ``tensors``, and ``call``, a text. ``saved`` are the output and the log-sum-exp of
+the forward pass, query, key, value, and ``tensors``.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import _qkv
-from ..options import Bias, Mask, Score, parts_of
+from .call import may_have_batches, together
 
 _INPUTS = "Tensor query, Tensor key, Tensor value"
 _CALL = "Tensor[] tensors, str call"
@@ -25,96 +23,30 @@ _RESULTS = "Tensor out, Tensor log_sum_exp"
 _TANGENTS = "Tensor? tangent_query, Tensor? tangent_key, Tensor? tangent_value"
 _LIBRARY = torch.library.Library("qkv", "DEF")  # the operators live as long as it
 
-Call = tuple[tuple[str, Any], ...]
-_KINDS: dict[str, Any] = {"sinks": None, "bias": Bias, "score": Score, "mask": Mask}  # those with parameters first
 
-
-def taken_apart(options: dict[str, Any], sums: torch.dtype) -> tuple[Call, list[Tensor]]:
-    """``call`` and ``tensors`` of options; parameters in the type of sums."""
-    tensors: list[Tensor] = []
-
-    def taken(value: Any, is_parameter: bool) -> Any:
-        if value is None or isinstance(value, (str, int, float)):
-            return value
-        tensor = torch.as_tensor(value)
-        if is_parameter and tensor.is_floating_point():
-            tensor = tensor.to(sums)
-        tensors.append(tensor)
-        return f"@{len(tensors) - 1}"
-
-    call = []
-    for name in (*_KINDS, *(name for name in options if name not in _KINDS)):
-        value = options.get(name)
-        kind = _KINDS.get(name)
-        is_parameter = name in _KINDS and kind is not Mask
-        if kind is None or value is None or (kind is Score and isinstance(value, str)):
-            value = taken(value, is_parameter)
-        else:
-            parts = [(part, [taken(each, is_parameter) for each in given]) for part, given in _spread(kind, value)]
-            value = tuple((part, tuple(given)) for part, given in parts)
-        if value is not None:
-            call.append((name, value))
-    return tuple(call), tensors
-
-
-def _spread(kind: Any, value: Any) -> list[Any]:
-    """The parts of a value; a compiled mask's are those that it was made of."""
-    found = []
-    for name, arguments in parts_of(kind, value):
-        if name == "compiled":
-            found += _spread(kind, arguments[0])
-        else:
-            found.append((name, arguments))
-    return found
-
-
-def _together(call: Call, tensors: Sequence[Tensor]) -> dict[str, Any]:
-    """The options again."""
-    if not call:
-        return {}
-
-    def given(value: Any) -> Any:
-        return tensors[int(value[1:])] if isinstance(value, str) and value[0] == "@" else value
-
-    options = {}
-    for name, value in call:
-        if isinstance(value, tuple):
-            options[name] = _KINDS[name](*((part, tuple(map(given, arguments))) for part, arguments in value))
-        else:
-            options[name] = given(value)
-    if isinstance(options.get("seed"), Tensor):
-        options["seed"] = int(options["seed"])
-    return options
-
-
-@functools.lru_cache(4096)
-def _read(text: str) -> Call:
-    return ast.literal_eval(text)
-
-
-def attention(query: Tensor, key: Tensor, value: Tensor, tensors: Sequence[Tensor], call: Call, count: int) -> Any:
+def attention(query: Tensor, key: Tensor, value: Tensor, tensors: Sequence[Tensor], call: str, count: int) -> Any:
     """The first ``count`` of the output, the log-sum-exp and the weights."""
     if torch.compiler.is_compiling() or _qkv._is_watched(query):
-        return torch.ops.qkv.attention.default(query, key, value, list(tensors), str(call), count)
-    return _qkv._tensor_attention(query, key, value, _together(call, tensors), count)
+        return torch.ops.qkv.attention.default(query, key, value, list(tensors), call, count)
+    return _qkv._tensor_attention(query, key, value, together(call, tensors), count)
 
 
-def attention_backward(grad_out: Tensor, saved: Sequence[Tensor], call: Call, needs: Any) -> Any:
+def attention_backward(grad_out: Tensor, saved: Sequence[Tensor], call: str, needs: Any) -> Any:
     """A gradient for each of query, key, value and tensors that ``needs`` says True of, None for the others."""
     if torch.compiler.is_compiling() or _qkv._is_watched(grad_out):
-        found = iter(torch.ops.qkv.attention_backward.default(grad_out, *_inputs(saved), str(call), list(needs)))
+        found = iter(torch.ops.qkv.attention_backward.default(grad_out, *_inputs(saved), call, list(needs)))
         return tuple(next(found) if needed else None for needed in needs)
-    return _qkv._tensor_backward(grad_out, tuple(saved[:5]), _together(call, saved[5:]), tuple(needs))
+    return _qkv._tensor_backward(grad_out, tuple(saved[:5]), together(call, saved[5:]), tuple(needs))
 
 
-def attention_jvp(tangents: Any, saved: Sequence[Tensor], call: Call) -> Tensor:
+def attention_jvp(tangents: Any, saved: Sequence[Tensor], call: str) -> Tensor:
     """The tangent of the output along those of query, key and value."""
-    return torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), str(call))
+    return torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), call)
 
 
-def attention_double_backward(tangents: Any, grad_out: Tensor, saved: Sequence[Tensor], call: Call) -> list[Tensor]:
+def attention_double_backward(tangents: Any, grad_out: Tensor, saved: Sequence[Tensor], call: str) -> list[Tensor]:
     """Gradients of query, key, value and grad_out of the product of tangents and gradients."""
-    return list(torch.ops.qkv.attention_double_backward.default(*tangents, grad_out, *_inputs(saved), str(call)))
+    return list(torch.ops.qkv.attention_double_backward.default(*tangents, grad_out, *_inputs(saved), call))
 
 
 def _inputs(saved: Sequence[Tensor]) -> tuple[Any, ...]:
@@ -122,7 +54,7 @@ def _inputs(saved: Sequence[Tensor]) -> tuple[Any, ...]:
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, tensors: list[Tensor], call: str, count: int) -> list[Tensor]:
-    return list(_qkv._tensor_attention(query, key, value, _together(_read(call), tensors), count))
+    return list(_qkv._tensor_attention(query, key, value, together(call, tensors), count))
 
 
 def _empty_like(tensor: Tensor) -> Tensor:
@@ -146,7 +78,7 @@ def _attention_fake(
 
 def _backward(grad_out: Tensor, *call: Any) -> list[Tensor]:
     *saved, tensors, text, needs = call
-    found = _qkv._tensor_backward(grad_out, tuple(saved), _together(_read(text), tensors), tuple(needs))
+    found = _qkv._tensor_backward(grad_out, tuple(saved), together(text, tensors), tuple(needs))
     return [gradient for gradient in found if gradient is not None]
 
 
@@ -156,7 +88,7 @@ def _backward_fake(grad_out: Tensor, *call: Any) -> list[Tensor]:
 
 
 def _jvp(*call: Any) -> Tensor:
-    return _qkv._tensor_jvp(call[:3], call[3:8], _together(_read(call[9]), call[8]))
+    return _qkv._tensor_jvp(call[:3], call[3:8], together(call[9], call[8]))
 
 
 def _jvp_fake(*call: Any) -> Tensor:
@@ -164,7 +96,7 @@ def _jvp_fake(*call: Any) -> Tensor:
 
 
 def _double_backward(*call: Any) -> list[Tensor]:
-    return list(_qkv._tensor_double_backward(call[:3], call[3], call[4:9], _together(_read(call[10]), call[9])))
+    return list(_qkv._tensor_double_backward(call[:3], call[3], call[4:9], together(call[10], call[9])))
 
 
 def _double_backward_fake(*call: Any) -> list[Tensor]:
@@ -184,12 +116,10 @@ def _each(function: Any, dims: Any, arguments: Any) -> list[Any]:
 def _vmapped(operator: Any, info: Any, dims: Any, *call: Any) -> tuple[Any, Any]:
     """The rule of vmap: one more dimension in front of each tensor, or a call each where one has no place for it."""
     given = dict(zip((argument.name for argument in operator._schema.arguments), zip(call, dims)))
-    call_of = dict(_read(given["call"][0]))
-    parts = [name for kind in ("mask", "bias") for name, arguments in call_of.get(kind, ()) if str(arguments[0])[0] == "@"]
     tensors, of_tensors = given["tensors"]
     broadcast = [given["query"], *zip(tensors, of_tensors or [None] * len(tensors))]
     ranks = {tensor.dim() - (dim is not None) for tensor, dim in broadcast}
-    if len(ranks) == 1 and len(parts) == len(tensors) and not {*parts} - {"boolean", "view"} and "dropout" not in call_of:
+    if len(ranks) == 1 and may_have_batches(given["call"][0], len(tensors)):
         size = info.batch_size
         front = lambda tensor, dim: tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)  # noqa: E731
         results = operator(*_each(front, dims, call))
