@@ -54,6 +54,8 @@ _MODULES = {
     "translator": ("Translator",),
 }
 
+_SHOWN_MODULES = ("lab", "layers", "pictures", "text")  # imported by their name
+
 __all__ = [
     "Array",
     "AttentionOptions",
@@ -97,10 +99,10 @@ def __getattr__(name: str) -> object:
         if name in names:
             globals()[name] = found = getattr(import_module(f"{__name__}.{module}"), name)
             return found
-    if name in ("lab", "layers", "pictures", "text"):
+    if name in _SHOWN_MODULES:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted((*__all__, *_SHOWN_MODULES))

@@ -124,3 +124,8 @@ def test_examples_of_docstrings(name, text, monkeypatch):
     said = []
     failures, _ = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=said.append)
     assert failures == 0, "".join(said)
+def test_what_is_listed_is_public():
+    assert {*dir(qkv)} == {*qkv.__all__, "lab", "layers", "pictures", "text"}
+    assert all(getattr(qkv, name) is not None for name in dir(qkv))
+
+
