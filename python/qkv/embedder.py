@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy
 
 from . import _qkv, similarities
-from .model import Model
+from .model import Model, shown
 from .options import ModelPrecision, Weights
 from .similarities import SparseVector
 
@@ -99,7 +99,7 @@ class Embedder(Model):
         if batch_size < 1:
             raise ValueError(f"encode: batch_size must be 1 or more, got {batch_size}")
         single = isinstance(sentences, str)
-        calls = [call for call in (_show if show_progress_bar else None, progress) if call]
+        calls = [call for call in (shown("texts") if show_progress_bar else None, progress) if call]
         output = self.kind if output_value == "sentence_embedding" else "tokens"
         vector = output == "vector"
         found: Any = self._core.embed(
@@ -259,11 +259,6 @@ class Embedder(Model):
 
 def _named(given: str | None, name: str, options: dict[str, Any]) -> str | None:
     return name if given is None and options.get("prompt") is None else given
-
-
-def _show(done: int, total: int) -> None:
-    sys.stderr.write(f"\r{100 * done // total} % of {total} texts" + "\n" * (done == total))
-    sys.stderr.flush()
 
 
 def _refuse(name: str, value: str, *known: str) -> None:

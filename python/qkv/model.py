@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 from . import _qkv
@@ -59,3 +61,13 @@ class Model:
     # `options` with the model's own number of threads unless another is given.
     def _with_threads(self, options: Any) -> dict[str, Any]:
         return {**options, "threads": self.threads if options.get("threads") is None else options["threads"]}
+
+
+def shown(what: str) -> Callable[[int, int], None]:
+    """A progress bar on standard error."""
+
+    def show(done: int, total: int) -> None:
+        sys.stderr.write(f"\r{100 * done // total} % of {total} {what}" + "\n" * (done == total))
+        sys.stderr.flush()
+
+    return show

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from . import _qkv
-from .model import Model
+from .model import Model, shown
 from .pictures import ClassProbability
 from .reports import Report
 
@@ -66,11 +66,12 @@ class Reranker(Model):
     ) -> Any:
         """The score of each pair of a query and a text, float32 [pairs]; of a single pair its score.
 
-        activation_fn: torch.nn.Identity() or Sigmoid(), instead of the folder's. batch_size changes nothing: pairs are batched
-        by their tokens, and the bits do not depend on it.
+        activation_fn: torch.nn.Identity() or Sigmoid(), instead of the folder's. show_progress_bar: on standard error, after
+        every batch_size pairs; otherwise batch_size changes nothing: pairs are batched by their tokens, and the bits do not
+        depend on it.
         """
-        refused = {"prompt_name": prompt_name, "prompt": prompt, "show_progress_bar": show_progress_bar or None,
-                   "apply_softmax": apply_softmax or None, "device": None if device == "cpu" else device}  # fmt: skip
+        refused = {"prompt_name": prompt_name, "prompt": prompt, "apply_softmax": apply_softmax or None,
+                   "device": None if device == "cpu" else device}  # fmt: skip
         for name, value in refused.items():
             if value is not None:
                 raise ValueError(f"predict: {name}={value!r} is not supported")
@@ -81,7 +82,10 @@ class Reranker(Model):
         for number, pair in enumerate(pairs):
             if isinstance(pair, str) or len(pair) != 2:
                 raise ValueError(f"predict: inputs[{number}] must be a pair of texts")
-        scores = self._core.score([first for first, _ in pairs], [second for _, second in pairs], _score(activation_fn), self.threads)
+        scores = self._core.score(
+            [first for first, _ in pairs], [second for _, second in pairs], _score(activation_fn), self.threads, batch_size,
+            shown("pairs") if show_progress_bar else None,
+        )  # fmt: skip
         if convert_to_tensor or not convert_to_numpy:
             import torch
 

@@ -35,15 +35,23 @@ constexpr std::pair<std::string_view, Aggregation> kAggregations[] = {{"none", A
                                                                       {"average", Aggregation::average},
                                                                       {"max", Aggregation::max}};
 
+// With `progress` in pieces of so many pairs, after each of which it is told how many are done.
 nb::object score_pairs(const Reranker& reranker, nb::handle queries, nb::handle texts, nb::handle score,
-                       nb::handle threads) {
+                       nb::handle threads, nb::handle piece, nb::handle progress) {
   const std::vector<std::string> all_queries = take_texts(queries, "queries"), all_texts = take_texts(texts, "texts");
   if (all_queries.size() != all_texts.size()) throw std::invalid_argument("queries and texts must be as many");
   std::vector<std::pair<std::string, std::string>> pairs;
   for (std::size_t i = 0; i < all_texts.size(); ++i) pairs.emplace_back(all_queries[i], all_texts[i]);
   const RankOptions options{.score = take_choice(score, "score", kScores), .threads = take_threads(threads)};
+  const std::size_t most = progress.is_none() ? pairs.size() : static_cast<std::size_t>(take_whole(piece, "piece"));
   Tensor scores = Tensor::uninitialized({std::ssize(pairs)});
-  run_released(kLongOperations, [&] { std::ranges::copy(reranker.score(pairs, options), scores.data<float>()); });
+  for (std::size_t begin = 0; begin < pairs.size();) {
+    const std::span part = std::span(pairs).subspan(begin, std::min(most, pairs.size() - begin));
+    run_released(kLongOperations,
+                 [&] { std::ranges::copy(reranker.score(part, options), scores.data<float>() + begin); });
+    begin += part.size();
+    if (!progress.is_none()) progress(begin, pairs.size());
+  }
   return give_array(std::move(scores), Kind::numpy);
 }
 
@@ -131,7 +139,7 @@ auto add_text_model(nb::module_& module, const char* name) {
 
 void bind_texts(nb::module_& module) {
   add_text_model<Reranker>(module, "_Reranker")
-      .def("score", &score_pairs, "queries"_a, "texts"_a, "score"_a, "threads"_a);
+      .def("score", &score_pairs, "queries"_a, "texts"_a, "score"_a, "threads"_a, "piece"_a, "progress"_a);
   add_text_model<TextClassifier>(module, "_TextClassifier")
       .def("classify", &classify_texts, "texts"_a, "seconds"_a, "top_k"_a, "threads"_a);
   add_text_model<FillMask>(module, "_FillMask")

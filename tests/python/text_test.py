@@ -42,13 +42,21 @@ def test_rank_as_cross_encoder():
 @pytest.mark.parametrize(
     "options",
     [{"prompt": "a"}, {"prompt_name": "a"}, {"apply_softmax": True}, {"device": "cuda"}, {"batch_size": 0},
-     {"show_progress_bar": True}, {"activation_fn": len}],
+     {"activation_fn": len}],
 )  # fmt: skip
 def test_rank_refuses_by_name(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         qkv.text.Reranker(GOLDEN / "rank").predict([["a", "b"]], **options)
     with pytest.raises(ValueError, match="pair of texts"):
         qkv.text.Reranker(GOLDEN / "rank").predict([["a", "b"], ["a"]])
+
+
+def test_pairs_that_are_done_are_shown(capfd):
+    reranker, pairs = qkv.text.Reranker(GOLDEN / "rank"), [["who", "a cat sat"], ["who", "the dog"], ["a", "cat"]]
+    scores = reranker.predict(pairs)
+    assert capfd.readouterr() == ("", "")
+    assert (reranker.predict(pairs, batch_size=2, show_progress_bar=True) == scores).all()
+    assert capfd.readouterr() == ("", "\r66 % of 3 pairs\r100 % of 3 pairs\n")
 
 
 def test_classify():
