@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
@@ -210,14 +209,7 @@ class Embedder(Model):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Its constructor arguments."""
-        return {
-            "folder": self.folder,
-            "weights": self.weights,
-            "precision": self.precision,
-            "threads": self.threads,
-            "max_seq_length": self._max_length,
-            "truncate_dim": self.truncate_dim,
-        }
+        return {"folder": self.folder, **self._options()}
 
     def set_params(self, **params: Any) -> Embedder:
         """Opens it again with other arguments."""
@@ -241,8 +233,8 @@ class Embedder(Model):
     def __sklearn_is_fitted__(self) -> bool:
         return True
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(Embedder, **self.get_params()), ()
+    def _options(self) -> dict[str, Any]:
+        return {**super()._options(), "max_seq_length": self._max_length, "truncate_dim": self.truncate_dim}
 
     def _config(self) -> dict[str, Any]:
         path = Path(self.folder) / "config_sentence_transformers.json"

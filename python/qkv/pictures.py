@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from . import _qkv
-from .arrays import Array
+from .arrays import Array, ArrayT
+from .model import Opened
 
 
 @dataclass(frozen=True)
@@ -20,26 +20,7 @@ class ClassProbability:
     probability: float
 
 
-class _Model:
-    _open: Any  # its class in the extension
-
-    def __init__(self, folder: str | os.PathLike[str], *, threads: int | None = None) -> None:
-        """Reads config.json, model.safetensors and, to classify, preprocessor_config.json; FormatError for a malformed
-        folder, OSError if it cannot be read."""
-        self.folder = folder
-        self.threads = threads
-        self._core = self._open(os.fspath(folder))
-
-    def fingerprint(self) -> str:
-        """A string that identifies what fixes the bits of its results: equal strings give equal results
-        (docs/arithmetic.md)."""
-        return _qkv._fingerprint(self._core)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(type(self), threads=self.threads), (self.folder,)
-
-
-class Vit(_Model):
+class Vit(Opened):
     """A folder of a Vision Transformer (ViT, DINOv2) of transformers. Any number of threads may use it.
 
     It pickles as its folder and options.
@@ -52,14 +33,14 @@ class Vit(_Model):
 
     _open = _qkv._Vit
 
-    def __call__(self, pictures: Array) -> Any:
+    def __call__(self, pictures: ArrayT) -> ArrayT:
         """The last hidden states, [batch, 1 + patches, model_dim], the class token first.
 
         pictures: float32 [batch, height, width, channels] of any size that holds a patch.
         """
         return self._core.forward(pictures, self.threads)
 
-    def logits(self, pictures: Array) -> Any:
+    def logits(self, pictures: ArrayT) -> ArrayT:
         """The logits of the classes, [batch, labels]; ValueError if the model has no classifier."""
         return self._core.logits(pictures, self.threads)
 
@@ -74,7 +55,7 @@ class Vit(_Model):
         return self._core.picture_size()
 
 
-class PictureClassifier(_Model):
+class PictureClassifier(Opened):
     """A Vision Transformer with a classifier, and the image processor of its folder. Any number of threads may use it.
 
     It pickles as its folder and options.
@@ -91,7 +72,7 @@ class PictureClassifier(_Model):
         given: Any = os.fspath(picture) if isinstance(picture, str | os.PathLike) else picture
         return [ClassProbability(*found) for found in self._core.classify(given, top, self.threads)]
 
-    def process(self, picture: Array) -> Any:
+    def process(self, picture: ArrayT) -> ArrayT:
         """uint8 [height, width, 3] to the model's input, float32 [height, width, 3]."""
         return self._core.process(picture)
 

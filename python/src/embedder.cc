@@ -136,14 +136,12 @@ nb::object fingerprint_of_embedder(const Embedder& embedder, nb::handle max_leng
 }  // namespace
 
 void bind_embedder(nb::module_& module) {
-  add_class<Embedder>(module, "_Embedder")
-      .def("__init__", &load_weights<Embedder>, "folder"_a, "weights"_a, "precision"_a)
+  add_model<Embedder>(module, "_Embedder")
       .def("embed", &embed, "texts"_a, "output"_a, "threads"_a, "progress"_a, "prompt"_a, "role"_a, "max_length"_a,
            "dimensions"_a, "normalize"_a)
       .def("fingerprint", &fingerprint_of_embedder, "max_length"_a, "dimensions"_a)
       .def("kind", [](const Embedder& embedder) { return nb::str(kind_of(embedder).data()); })
       .def("prompts", &prompts_of)
-      .def("tokenizer", [](const Embedder& embedder) { return Tokenizer(embedder.tokenizer()); })
       .def(
           "model", [](const Embedder& embedder) -> const TextEncoder& { return embedder.model(); },
           nb::rv_policy::reference_internal)

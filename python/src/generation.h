@@ -1,4 +1,4 @@
-// What the translator and the generator of texts share.
+// What models of texts share.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,10 +6,12 @@
 #include <optional>
 
 #include "arguments.h"
+#include "bindings.h"
 #include "calls.h"
 #include "keywords.h"
 #include "qkv/decode/generate.h"
 #include "qkv/matmul.h"
+#include "qkv/text/tokenizer.h"
 
 namespace qkv::python {
 
@@ -57,6 +59,15 @@ void load_weights(Model* place, nb::handle folder, nb::handle weights, nb::handl
   const std::string path = take_text(folder, "folder");
   const WeightStorage storage = take_storage(weights, precision);
   load_released(place, [&] { return Model::load(path, storage); });
+}
+
+// The class of a model in a folder with a tokenizer.
+template <class Model>
+auto add_model(nb::module_& module, const char* name) {
+  auto described = add_class<Model>(module, name);
+  described.def("__init__", &load_weights<Model>, "folder"_a, "weights"_a, "precision"_a)
+      .def("tokenizer", [](const Model& model) { return Tokenizer(model.tokenizer()); });
+  return described;
 }
 
 }  // namespace qkv::python

@@ -127,13 +127,11 @@ void bind_generator(nb::module_& module) {
   add_class<std::stop_source>(module, "_StopSource")
       .def("__init__", [](std::stop_source* place) { new (place) std::stop_source(); })
       .def("request_stop", [](std::stop_source& source) { source.request_stop(); });
-  add_class<Generator>(module, "_Generator")
-      .def("__init__", &load_weights<Generator>, "folder"_a, "weights"_a, "precision"_a)
+  add_model<Generator>(module, "_Generator")
       .def("generate", &generate_texts, "prompts"_a, "stop_strings"_a, "keywords"_a)
       .def("generate_ids", &generate_ids, "prompts"_a, "stop_strings"_a, "keywords"_a)
       .def("score", &score_texts, "texts"_a, "threads"_a)
-      .def("stream", &stream, "prompt"_a, "stop_strings"_a, "on_text"_a, "stop"_a, "keywords"_a)
-      .def("tokenizer", [](const Generator& generator) { return Tokenizer(generator.tokenizer()); });
+      .def("stream", &stream, "prompt"_a, "stop_strings"_a, "on_text"_a, "stop"_a, "keywords"_a);
 }
 
 }  // namespace qkv::python

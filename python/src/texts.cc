@@ -126,27 +126,18 @@ nb::list answer_question(const QuestionAnswerer& answerer, nb::handle question, 
   return answers;
 }
 
-// What all of them have.
-template <class Model>
-auto add_text_model(nb::module_& module, const char* name) {
-  auto described = add_class<Model>(module, name);
-  described.def("__init__", &load_weights<Model>, "folder"_a, "weights"_a, "precision"_a)
-      .def("tokenizer", [](const Model& model) { return Tokenizer(model.tokenizer()); });
-  return described;
-}
-
 }  // namespace
 
 void bind_texts(nb::module_& module) {
-  add_text_model<Reranker>(module, "_Reranker")
+  add_model<Reranker>(module, "_Reranker")
       .def("score", &score_pairs, "queries"_a, "texts"_a, "score"_a, "threads"_a, "piece"_a, "progress"_a);
-  add_text_model<TextClassifier>(module, "_TextClassifier")
+  add_model<TextClassifier>(module, "_TextClassifier")
       .def("classify", &classify_texts, "texts"_a, "seconds"_a, "top_k"_a, "threads"_a);
-  add_text_model<FillMask>(module, "_FillMask")
+  add_model<FillMask>(module, "_FillMask")
       .def("fill", &fill_masks, "text"_a, "top_k"_a, "threads"_a)
       .def("mask", [](const FillMask& model) { return model.mask(); });
-  add_text_model<Tagger>(module, "_Tagger").def("tag", &tag_texts, "texts"_a, "aggregation_strategy"_a, "threads"_a);
-  add_text_model<QuestionAnswerer>(module, "_QuestionAnswerer")
+  add_model<Tagger>(module, "_Tagger").def("tag", &tag_texts, "texts"_a, "aggregation_strategy"_a, "threads"_a);
+  add_model<QuestionAnswerer>(module, "_QuestionAnswerer")
       .def("answer", &answer_question, "question"_a, "context"_a, "top_k"_a, "max_answer_len"_a, "max_seq_len"_a,
            "doc_stride"_a, "handle_impossible_answer"_a, "align_to_words"_a, "threads"_a);
 }

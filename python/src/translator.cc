@@ -59,11 +59,9 @@ nb::list generate_hypotheses(const Translator& translator, nb::handle sources, c
 }  // namespace
 
 void bind_translator(nb::module_& module) {
-  add_class<Translator>(module, "_Translator")
-      .def("__init__", &load_weights<Translator>, "folder"_a, "weights"_a, "precision"_a)
+  add_model<Translator>(module, "_Translator")
       .def("translate", &translate_texts, "texts"_a, "keywords"_a)
       .def("generate", &generate_hypotheses, "sources"_a, "keywords"_a)
-      .def("tokenizer", [](const Translator& translator) { return Tokenizer(translator.tokenizer()); })
       .def("target_tokenizer", [](const Translator& translator) { return Tokenizer(translator.target_tokenizer()); });
 }
 
