@@ -60,7 +60,7 @@ void bind_cache(nb::module_& module);
 void bind_certify(nb::module_& module);
 void bind_tokenizer(nb::module_& module);
 void bind_embedder(nb::module_& module);
-void bind_bert(nb::module_& module);
+void bind_text_encoder(nb::module_& module);
 void bind_translator(nb::module_& module);
 void bind_generator(nb::module_& module);
 void bind_any_layer(nb::module_& module);

@@ -14,7 +14,7 @@ NB_MODULE(_qkv, module) {
   bind_cache(module);
   bind_tokenizer(module);
   bind_embedder(module);
-  bind_bert(module);
+  bind_text_encoder(module);
   bind_translator(module);
   bind_generator(module);
   bind_texts(module);

@@ -92,7 +92,7 @@ class WholeEncoder(Float32Module):
         super().__init__()
         self.config = model.config
         self.pooler = getattr(model, "pooler", None)
-        self._files = _Files(_qkv._Bert, model.save_pretrained)
+        self._files = _Files(_qkv._TextEncoder, model.save_pretrained)
         self.train(model.training)
 
     def forward(

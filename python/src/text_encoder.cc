@@ -1,4 +1,6 @@
 // The TextEncoder under qkv.torch.whole: ids of tokens to their last hidden states.
+#include "qkv/models/text_encoder.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -9,7 +11,6 @@
 #include "bindings.h"
 #include "calls.h"
 #include "qkv/layers/sequences.h"
-#include "qkv/models/text_encoder.h"
 
 namespace qkv::python {
 namespace {
@@ -22,24 +23,24 @@ std::vector<std::int32_t> take_ids(nb::handle object, std::string_view name) {
   return ids;
 }
 
-nb::object forward_bert(const TextEncoder& bert, nb::handle ids, nb::handle types, nb::handle lengths,
-                        nb::handle threads) {
+nb::object forward_tokens(const TextEncoder& encoder, nb::handle ids, nb::handle types, nb::handle lengths,
+                          nb::handle threads) {
   const TokenBatch batch{.ids = take_ids(ids, "ids"),
                          .types = take_ids(types, "types"),
                          .offsets = offsets_of(take_whole_numbers(lengths, "lengths"))};
-  const double operations = layers_operations(bert.config(), static_cast<double>(batch.ids.size()));
+  const double operations = layers_operations(encoder.config(), static_cast<double>(batch.ids.size()));
   const int count = take_threads(threads);
   Tensor hidden;
-  run_released(operations, [&] { hidden = bert.forward(batch, {.threads = count}); });
+  run_released(operations, [&] { hidden = encoder.forward(batch, {.threads = count}); });
   return give_array(std::move(hidden), Kind::numpy);
 }
 
 }  // namespace
 
-void bind_bert(nb::module_& module) {
-  add_class<TextEncoder>(module, "_Bert")
+void bind_text_encoder(nb::module_& module) {
+  add_class<TextEncoder>(module, "_TextEncoder")
       .def("__init__", &load_folder<TextEncoder>, "folder"_a)
-      .def("forward", &forward_bert, "ids"_a, "types"_a, "lengths"_a, "threads"_a);
+      .def("forward", &forward_tokens, "ids"_a, "types"_a, "lengths"_a, "threads"_a);
 }
 
 }  // namespace qkv::python
