@@ -8,9 +8,12 @@ import numpy.typing
 from typing_extensions import Unpack
 
 from .arrays import Array, ArrayT
-from .lab import Conv1dConfig, RecurrentConfig, RnnConfig
-from .layers import LayerOptions, MultiHeadAttentionConfig, PatchEmbeddingConfig, StackConfig, TransformerConfig
-from .options import AnyBias, AnyMask, AttentionOptions, StatsOptions, TangentOptions
+from .lab import Conv1dConfig, LstmOptions, RecurrentConfig, RecurrentOptions, RnnConfig
+from .layers import (
+    DecoderOptions, HeadsOptions, MultiHeadAttentionConfig, PatchEmbeddingConfig, StackConfig, StackOptions, TransformerConfig,
+    TransformerOptions,
+)
+from .options import AttentionOptions, StatsOptions, TangentOptions
 from .results import AttentionGradients, AttentionStats, Plan, Receipt
 
 __version__: str
@@ -202,7 +205,7 @@ class Layer:
         """What backward() added up for each parameter since zero_grad() (copies)."""
     def zero_grad(self) -> None:
         """Makes all gradients zero."""
-    def backward(self, saved: Saved, grad_out: Array) -> tuple[Any, ...]:
+    def backward(self, saved: Saved, grad_out: ArrayT | tuple[ArrayT | None, ...]) -> tuple[ArrayT, ...]:
         """The gradients of the inputs, from the values saved by a call with save=True and the gradient of its output. Adds
         to
         gradients()."""
@@ -222,14 +225,33 @@ class MultiHeadAttention(Layer):
     ['in_proj_bias', 'in_proj_weight', 'out_proj.bias', 'out_proj.weight']
     """
     def __init__(self, **config: Unpack[MultiHeadAttentionConfig]) -> None: ...
+    @overload
     def __call__(
-        self, query: Array, key: Array | None = None, value: Array | None = None, *, mask: AnyMask = None, bias: AnyBias = None,
-        offsets_query: Array | None = None, offsets_key: Array | None = None, need_weights: bool = False,
-        average_weights: bool = True, **options: Unpack[LayerOptions]
-    ) -> Any:
+        self, query: ArrayT, key: Array | None = None, value: Array | None = None, *,
+        need_weights: Literal[False] = False, save: Literal[False] = False,
+        **options: Unpack[HeadsOptions]
+    ) -> ArrayT:
         """query [batch, q_len, dim] or [q_len, dim], or ragged: rows [tokens, dim] with offsets_query, int32 [batch + 1];
         keys are the queries, and values the keys, unless given. need_weights: gives (out, weights), [batch, q_len, k_len]
         or without average_weights [batch, heads, q_len, k_len]. save: gives (out, saved), for backward()."""
+    @overload
+    def __call__(
+        self, query: ArrayT, key: Array | None = None, value: Array | None = None, *,
+        need_weights: Literal[True], save: Literal[False] = False,
+        **options: Unpack[HeadsOptions]
+    ) -> tuple[ArrayT, ArrayT]: ...
+    @overload
+    def __call__(
+        self, query: ArrayT, key: Array | None = None, value: Array | None = None, *,
+        need_weights: Literal[False] = False, save: Literal[True],
+        **options: Unpack[HeadsOptions]
+    ) -> tuple[ArrayT, Saved]: ...
+    @overload
+    def __call__(
+        self, query: ArrayT, key: Array | None = None, value: Array | None = None, *,
+        need_weights: Literal[True], save: Literal[True],
+        **options: Unpack[HeadsOptions]
+    ) -> tuple[tuple[ArrayT, ArrayT], Saved]: ...
 
 class Encoder(Layer):
     """Encoder layers one after the other: parameters and results of torch.nn.TransformerEncoder. Options:
@@ -243,12 +265,12 @@ class Encoder(Layer):
     (16, 8)
     """
     def __init__(self, **config: Unpack[StackConfig]) -> None: ...
-    def __call__(
-        self, x: Array, *, mask: AnyMask = None, bias: AnyBias = None, offsets: Array | None = None,
-        **options: Unpack[LayerOptions]
-    ) -> Any:
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[False] = False, **options: Unpack[StackOptions]) -> ArrayT:
         """x [batch, length, model_dim] or [length, model_dim], or ragged: rows [tokens, model_dim] with offsets, int32
         [batch + 1]. save: gives (out, saved), for backward(), which gives (grad_x,)."""
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[True], **options: Unpack[StackOptions]) -> tuple[ArrayT, Saved]: ...
 
 class Decoder(Layer):
     """Decoder layers one after the other: parameters and results of torch.nn.TransformerDecoder. Options:
@@ -260,13 +282,12 @@ class Decoder(Layer):
     (1, 2, 8)
     """
     def __init__(self, **config: Unpack[StackConfig]) -> None: ...
-    def __call__(
-        self, x: Array, memory: Array, *, mask: AnyMask = None, bias: AnyBias = None, memory_mask: AnyMask = None,
-        memory_bias: AnyBias = None, offsets: Array | None = None, memory_offsets: Array | None = None,
-        **options: Unpack[LayerOptions]
-    ) -> Any:
+    @overload
+    def __call__(self, x: ArrayT, memory: Array, *, save: Literal[False] = False, **options: Unpack[DecoderOptions]) -> ArrayT:
         """x and memory as in Encoder. mask: qkv.Mask.causal() unless another one is given. save: gives (out, saved), for
         backward(), which gives (grad_x, grad_memory)."""
+    @overload
+    def __call__(self, x: ArrayT, memory: Array, *, save: Literal[True], **options: Unpack[DecoderOptions]) -> tuple[ArrayT, Saved]: ...
 
 class Transformer(Layer):
     """An encoder and a decoder: parameters and results of torch.nn.Transformer.
@@ -279,26 +300,23 @@ class Transformer(Layer):
     (1, 2, 8)
     """
     def __init__(self, **config: Unpack[TransformerConfig]) -> None: ...
-    def __call__(
-        self, source: Array, target: Array, *, source_mask: AnyMask = None, source_bias: AnyBias = None,
-        target_mask: AnyMask = None, target_bias: AnyBias = None, memory_mask: AnyMask = None, memory_bias: AnyBias = None,
-        source_offsets: Array | None = None, target_offsets: Array | None = None, **options: Unpack[LayerOptions]
-    ) -> Any:
+    @overload
+    def __call__(self, source: ArrayT, target: Array, *, save: Literal[False] = False, **options: Unpack[TransformerOptions]) -> ArrayT:
         """source and target as in Encoder. target_mask: qkv.Mask.causal() unless another one is given. save: gives (out,
         saved), for backward(), which gives (grad_source, grad_target)."""
+    @overload
+    def __call__(self, source: ArrayT, target: Array, *, save: Literal[True], **options: Unpack[TransformerOptions]) -> tuple[ArrayT, Saved]: ...
 
 class Rnn(Layer):
     """``h' = tanh(W_x x + b_x + W_h h + b_h)``: parameters and results of torch.nn.RNN (Elman, 1990).
     Options: qkv.lab.RnnConfig."""
     def __init__(self, **config: Unpack[RnnConfig]) -> None: ...
-    def __call__(
-        self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
-    ) -> Any:
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[False] = False, **options: Unpack[RecurrentOptions]) -> tuple[ArrayT, ArrayT]:
         """x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the
         outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an
         initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of
-        the outputs, or a tuple with the states' gradients, and returns the gradients of x and of the given initial
-        states."""
+        the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given."""
 
 class Lstm(Layer):
     """Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).
@@ -311,19 +329,20 @@ class Lstm(Layer):
     ((2, 5, 4), (1, 2, 4))
     """
     def __init__(self, **config: Unpack[RecurrentConfig]) -> None: ...
-    def __call__(
-        self, x: Array, *, hidden: Array | None = None, cell: Array | None = None, offsets: Array | None = None,
-        **options: Unpack[LayerOptions]
-    ) -> Any:
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[False] = False, **options: Unpack[LstmOptions]) -> tuple[ArrayT, ArrayT, ArrayT]:
         """As in Rnn, with the states of the cells after the hidden ones."""
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[True], **options: Unpack[LstmOptions]) -> tuple[tuple[ArrayT, ArrayT, ArrayT], Saved]: ...
 
 class Gru(Layer):
     """Gated recurrent unit: parameters and results of torch.nn.GRU (Cho et al., 2014). Options: qkv.lab.RecurrentConfig."""
     def __init__(self, **config: Unpack[RecurrentConfig]) -> None: ...
-    def __call__(
-        self, x: Array, *, hidden: Array | None = None, offsets: Array | None = None, **options: Unpack[LayerOptions]
-    ) -> Any:
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[False] = False, **options: Unpack[RecurrentOptions]) -> tuple[ArrayT, ArrayT]:
         """As in Rnn."""
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[True], **options: Unpack[RecurrentOptions]) -> tuple[tuple[ArrayT, ArrayT], Saved]: ...
 
 class Conv1d(Layer):
     """``out[t, o] = bias[o] + sum over k, c of weight[o, c, k] x[t + k dilation, c]``
@@ -335,9 +354,16 @@ class Conv1d(Layer):
     (1, 3, 3)
     """
     def __init__(self, **config: Unpack[Conv1dConfig]) -> None: ...
-    def __call__(self, x: Array, *, offsets: Array | None = None, threads: int | None = None, save: bool = False) -> Any:
+    @overload
+    def __call__(self, x: ArrayT, *, offsets: None = None, threads: int | None = None, save: Literal[False] = False) -> ArrayT:
         """x [batch, length, channels], or ragged: rows [tokens, channels] with offsets, int32 [batch + 1]; then (out, their
         offsets). save: gives (that, saved), for backward(), which gives (grad_x,)."""
+    @overload
+    def __call__(self, x: ArrayT, *, offsets: None = None, threads: int | None = None, save: Literal[True]) -> tuple[ArrayT, Saved]: ...
+    @overload
+    def __call__(self, x: ArrayT, *, offsets: Array, threads: int | None = None, save: Literal[False] = False) -> tuple[ArrayT, ArrayT]: ...
+    @overload
+    def __call__(self, x: ArrayT, *, offsets: Array, threads: int | None = None, save: Literal[True]) -> tuple[tuple[ArrayT, ArrayT], Saved]: ...
 
 class PatchEmbedding(Layer):
     """Pictures as tokens: ``out[0] = class_token + position[0]``,
@@ -351,9 +377,12 @@ class PatchEmbedding(Layer):
     (1, 7, 8)
     """
     def __init__(self, **config: Unpack[PatchEmbeddingConfig]) -> None: ...
-    def __call__(self, pictures: Array, *, threads: int | None = None, save: bool = False) -> Any:
+    @overload
+    def __call__(self, pictures: ArrayT, *, threads: int | None = None, save: Literal[False] = False) -> ArrayT:
         """pictures [batch, height, width, channels] to [batch, 1 + patches, dim]; the rest at the right and at the
         bottom is not looked at. save: gives (out, saved), for backward(), which gives (), as pictures have no gradient."""
+    @overload
+    def __call__(self, pictures: ArrayT, *, threads: int | None = None, save: Literal[True]) -> tuple[ArrayT, Saved]: ...
 
 def threads() -> int:
     """Threads used when a call does not name a number."""

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy
 
@@ -18,8 +18,27 @@ from .similarities import SparseVector
 
 if TYPE_CHECKING:  # it takes long to import
     import numpy.typing
+    from torch import Tensor
+    from typing_extensions import Unpack
 
     Vectors = numpy.typing.NDArray[numpy.float32]
+
+
+Role = Literal["text", "query", "document"]
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Those of encode() that leave the type of its result as it is."""
+
+    prompt: str | None
+    batch_size: int
+    show_progress_bar: bool | None
+    precision: Literal["float32"]
+    device: str | None
+    normalize_embeddings: bool
+    truncate_dim: int | None
+    threads: int | None
+    progress: Callable[[int, int], object] | None
 
 
 class Embedder(Model):
@@ -58,6 +77,36 @@ class Embedder(Model):
         self.truncate_dim = truncate_dim
         self.max_seq_length = max_seq_length
 
+    @overload
+    def encode(
+        self, sentences: str | Iterable[str], prompt_name: str | None = None, *, role: Role = "text",
+        output_value: Literal["sentence_embedding"] = "sentence_embedding",
+        convert_to_numpy: Literal[True] = True, convert_to_tensor: Literal[False] = False, **options: Unpack[EncodeOptions]
+    ) -> Vectors: ...
+    @overload
+    def encode(
+        self, sentences: str | Iterable[str], prompt_name: str | None = None, *, role: Role = "text",
+        output_value: Literal["sentence_embedding"] = "sentence_embedding",
+        convert_to_numpy: bool = True, convert_to_tensor: Literal[True], **options: Unpack[EncodeOptions]
+    ) -> Tensor: ...
+    @overload
+    def encode(  # type: ignore[overload-overlap]  # a str is an iterable of str
+        self, sentences: str, prompt_name: str | None = None, *, role: Role = "text",
+        output_value: Literal["token_embeddings"],
+        convert_to_numpy: Literal[True] = True, convert_to_tensor: Literal[False] = False, **options: Unpack[EncodeOptions]
+    ) -> Vectors: ...
+    @overload
+    def encode(
+        self, sentences: Iterable[str], prompt_name: str | None = None, *, role: Role = "text",
+        output_value: Literal["token_embeddings"],
+        convert_to_numpy: Literal[True] = True, convert_to_tensor: Literal[False] = False, **options: Unpack[EncodeOptions]
+    ) -> list[Vectors]: ...
+    @overload
+    def encode(
+        self, sentences: str | Iterable[str], prompt_name: str | None = None, *, role: Role = "text",
+        output_value: str = "sentence_embedding",
+        convert_to_numpy: bool = True, convert_to_tensor: bool = False, **options: Unpack[EncodeOptions]
+    ) -> Vectors | list[Vectors] | Tensor | list[Tensor]: ...
     def encode(
         self,
         sentences: str | Iterable[str],
@@ -73,7 +122,7 @@ class Embedder(Model):
         normalize_embeddings: bool = False,
         truncate_dim: int | None = None,
         *,
-        role: Literal["text", "query", "document"] = "text",
+        role: Role = "text",
         threads: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> Any:
@@ -87,7 +136,8 @@ class Embedder(Model):
         output_value "token_embeddings": a list of float32 [tokens, dim], the last hidden states of each text.
 
         A folder of kind "sparse" gives a list of SparseVector, or a sparse tensor of torch; truncate_dim keeps the largest
-        numbers, as max_active_dims of SparseEncoder. One of kind "tokens" gives a list of float32 [tokens, dim].
+        numbers, as max_active_dims of SparseEncoder. One of kind "tokens" gives a list of float32 [tokens, dim]. A type
+        checker, which does not see the folder, takes it for one of kind "vector".
 
         TypeError, with its index, for a text that is no str; ValueError for an argument that cannot be honoured.
         """
@@ -123,14 +173,42 @@ class Embedder(Model):
             return found if convert_to_tensor else list(found)
         return (_tensor(found[0]) if as_tensors and vector else found[0]) if single else found
 
+    @overload
+    def encode_query(
+        self, sentences: str | Iterable[str], prompt_name: str | None = None, *, convert_to_tensor: Literal[False] = False,
+        **options: Unpack[EncodeOptions]
+    ) -> Vectors: ...
+    @overload
+    def encode_query(
+        self, sentences: str | Iterable[str], prompt_name: str | None = None, *, convert_to_tensor: Literal[True],
+        **options: Unpack[EncodeOptions]
+    ) -> Tensor: ...
     def encode_query(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
         """encode() of queries, with the folder's prompt "query" unless a prompt is given."""
-        return self.encode(sentences, _named(prompt_name, "query", options), role="query", **options)
+        return self._encode_as("query", sentences, prompt_name, options)
 
+    @overload
+    def encode_document(
+        self, sentences: str | Iterable[str], prompt_name: str | None = None, *, convert_to_tensor: Literal[False] = False,
+        **options: Unpack[EncodeOptions]
+    ) -> Vectors: ...
+    @overload
+    def encode_document(
+        self, sentences: str | Iterable[str], prompt_name: str | None = None, *, convert_to_tensor: Literal[True],
+        **options: Unpack[EncodeOptions]
+    ) -> Tensor: ...
     def encode_document(self, sentences: str | Iterable[str], prompt_name: str | None = None, **options: Any) -> Any:
         """encode() of documents, with the folder's prompt "document" unless a prompt is given."""
-        return self.encode(sentences, _named(prompt_name, "document", options), role="document", **options)
+        return self._encode_as("document", sentences, prompt_name, options)
 
+    def _encode_as(self, role: Any, sentences: Any, prompt_name: str | None, options: Any) -> Any:
+        name = role if prompt_name is None and options.get("prompt") is None else prompt_name
+        return self.encode(sentences, name, role=role, **options)
+
+    @overload
+    def decode(self, vectors: SparseVector, top_k: int | None = None) -> list[tuple[str, float]]: ...
+    @overload
+    def decode(self, vectors: list[SparseVector], top_k: int | None = None) -> list[list[tuple[str, float]]]: ...
     def decode(self, vectors: Any, top_k: int | None = None) -> Any:
         """The words of a SparseVector with their weights, in decreasing order, or a list of them for several; None: all."""
         if isinstance(vectors, SparseVector):
@@ -247,10 +325,6 @@ class Embedder(Model):
         if name not in self.prompts:
             raise ValueError(f"encode: prompt_name {name!r} is not one of the folder's prompts, {sorted(self.prompts)}")
         return self.prompts[name]
-
-
-def _named(given: str | None, name: str, options: dict[str, Any]) -> str | None:
-    return name if given is None and options.get("prompt") is None else given
 
 
 def _refuse(name: str, value: str, *known: str) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy
 
 from . import _qkv
-from .arrays import Array
+from .arrays import Array, ArrayT
 
 
 def scaled_dot_product_attention(
-    query: Array,
+    query: ArrayT,
     key: Array,
     value: Array,
     attn_mask: Array | None = None,
@@ -21,7 +21,7 @@ def scaled_dot_product_attention(
     *,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> ArrayT:
     """``softmax(query key^T scale + attn_mask) value``, as torch.nn.functional.scaled_dot_product_attention.
 
     query [..., heads, q_len, head_dim], key [..., heads, k_len, head_dim], value [..., heads, k_len, value_dim]; without

@@ -7,7 +7,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 import numpy
 
@@ -16,6 +16,8 @@ from .model import Model
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+Prompts = Iterable[str] | Iterable[Iterable[int]]
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -32,7 +34,6 @@ class GenerateOptions(TypedDict, total=False):
     repetition_penalty: float | None
     beams: int | None
     length_penalty: float | None
-    nbest: int  #: 1
     chunk: int  #: tokens of a prompt that are read at once, which changes no bit; 0: all
     heads: Iterable[tuple[int, int]]  #: (layer, head), from 0, whose weights the results have, of the passes that wrote
     draft: str  #: "lookup": what follows is guessed from what the text repeats; the same bits in less time. "none"
@@ -87,13 +88,24 @@ class Generator(Model):
 
     _open = _qkv._Generator
 
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # a str is an iterable of str
+        self, prompts: str, *, nbest: Literal[1] = 1, stop_strings: str | Iterable[str] = (), **options: Unpack[GenerateOptions]
+    ) -> GeneratedText: ...
+    @overload
+    def generate(  # type: ignore[overload-overlap]  # 1 is an int
+        self, prompts: Prompts, *, nbest: Literal[1] = 1, stop_strings: str | Iterable[str] = (),
+        **options: Unpack[GenerateOptions]
+    ) -> list[GeneratedText]: ...
+    @overload
+    def generate(  # type: ignore[overload-overlap]
+        self, prompts: str, *, nbest: int, stop_strings: str | Iterable[str] = (), **options: Unpack[GenerateOptions]
+    ) -> list[GeneratedText]: ...
+    @overload
     def generate(
-        self,
-        prompts: str | Iterable[str] | Iterable[Iterable[int]],
-        *,
-        stop_strings: str | Iterable[str] = (),
-        **options: Unpack[GenerateOptions],
-    ) -> Any:
+        self, prompts: Prompts, *, nbest: int, stop_strings: str | Iterable[str] = (), **options: Unpack[GenerateOptions]
+    ) -> list[list[GeneratedText]]: ...
+    def generate(self, prompts: Any, *, stop_strings: str | Iterable[str] = (), **options: Any) -> Any:
         """The continuation of a prompt, or a list of them for several; with nbest above 1 a list for each prompt.
 
         Prompts are texts, or lists of ids. A text ends in front of the first of stop_strings. ValueError for a prompt
@@ -108,7 +120,11 @@ class Generator(Model):
         chosen: list[Any] = [best[0] for best in results] if options.get("nbest", 1) == 1 else results
         return chosen[0] if single else chosen
 
-    def score(self, texts: str | Iterable[str], *, threads: int | None = None) -> Any:
+    @overload
+    def score(self, texts: str, *, threads: int | None = None) -> ScoredText: ...  # type: ignore[overload-overlap]
+    @overload
+    def score(self, texts: Iterable[str], *, threads: int | None = None) -> list[ScoredText]: ...
+    def score(self, texts: Any, *, threads: int | None = None) -> Any:
         """The log-probability of each token of a text, or a list of them for several, tokenized like prompts.
 
         A text longer than the model's positions is read in windows that begin half of them apart, and a token counts in the

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from . import _qkv
 from ._qkv import Conv1d, Gru, Lstm, Rnn
-from .layers import LayerConfig
+from .arrays import Array
+from .layers import LayerConfig, LayerOptions
 from .training import Path, Progress
 
 if TYPE_CHECKING:
@@ -43,6 +44,19 @@ class Conv1dConfig(LayerConfig, total=False):
     dilation: int  #: 1
     bias: bool  #: True
     causal: bool  #: False; True: (kernel - 1) dilation zeros before each sequence
+
+
+class RecurrentOptions(LayerOptions, total=False):
+    """Those of a call of Rnn and Gru."""
+
+    hidden: Array | None
+    offsets: Array | None
+
+
+class LstmOptions(RecurrentOptions, total=False):
+    """Those of a call of Lstm."""
+
+    cell: Array | None
 
 
 def compare(

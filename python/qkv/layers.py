@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from ._qkv import Decoder, Encoder, Layer, MultiHeadAttention, PatchEmbedding, Saved, Transformer
+from .arrays import Array
+from .options import AnyBias, AnyMask
 
 if TYPE_CHECKING:
     from typing_extensions import Required
@@ -87,7 +89,45 @@ class LayerOptions(TypedDict, total=False):
     dropout: float  #: 0; in training, with save, and with a seed
     seed: int | None
     threads: int | None  #: None: the process's number
-    save: bool  #: keeps what backward() needs
+
+
+class HeadsOptions(LayerOptions, total=False):
+    """Those of MultiHeadAttention."""
+
+    mask: AnyMask
+    bias: AnyBias
+    offsets_query: Array | None
+    offsets_key: Array | None
+    average_weights: bool  #: True
+
+
+class StackOptions(LayerOptions, total=False):
+    """Those of Encoder."""
+
+    mask: AnyMask
+    bias: AnyBias
+    offsets: Array | None
+
+
+class DecoderOptions(StackOptions, total=False):
+    """Those of Decoder."""
+
+    memory_mask: AnyMask
+    memory_bias: AnyBias
+    memory_offsets: Array | None
+
+
+class TransformerOptions(LayerOptions, total=False):
+    """Those of Transformer."""
+
+    source_mask: AnyMask
+    source_bias: AnyBias
+    target_mask: AnyMask
+    target_bias: AnyBias
+    memory_mask: AnyMask
+    memory_bias: AnyBias
+    source_offsets: Array | None
+    target_offsets: Array | None
 
 
 def _rebuild(kind: Any, config: dict[str, Any], state: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from . import _qkv
 from .model import Model, shown
@@ -124,7 +124,11 @@ class Classifier(Model):
 
     _open = _qkv._TextClassifier
 
-    def classify(self, texts: str | Iterable[str | tuple[str, str]], top_k: int | None = 1) -> Any:
+    @overload
+    def classify(self, texts: str, top_k: int | None = 1) -> list[ClassProbability]: ...  # type: ignore[overload-overlap]
+    @overload
+    def classify(self, texts: Iterable[str | tuple[str, str]], top_k: int | None = 1) -> list[list[ClassProbability]]: ...
+    def classify(self, texts: Any, top_k: int | None = 1) -> Any:
         """The top_k most probable classes of a text, in decreasing order, or a list of them for several texts; None: all. A
         text may be a pair, a tuple, which the model reads as one sequence."""
         given: list[Any] = [texts] if isinstance(texts, str) else list(texts)
@@ -181,7 +185,11 @@ class Tagger(Model):
 
     _open = _qkv._Tagger
 
-    def tag(self, texts: str | Iterable[str], aggregation_strategy: Aggregation = "simple") -> Any:
+    @overload
+    def tag(self, texts: str, aggregation_strategy: Aggregation = "simple") -> list[TaggedSpan]: ...  # type: ignore[overload-overlap]
+    @overload
+    def tag(self, texts: Iterable[str], aggregation_strategy: Aggregation = "simple") -> list[list[TaggedSpan]]: ...
+    def tag(self, texts: Any, aggregation_strategy: Aggregation = "simple") -> Any:
         """The labelled words of a text, or a list of them for several. The strategies are as in transformers'
         token-classification
         pipeline: none labels tokens, simple joins neighbours of one label, first, average and max first give each word one

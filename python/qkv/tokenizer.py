@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from . import _qkv
 
@@ -46,7 +46,15 @@ class Tokenizer:
         """The tokens of a text, at most max_length of them, including special ones."""
         return Encoding(**self._core.encode(text, max_length, add_special_tokens))
 
-    def __call__(self, text: str | Iterable[str], max_length: int | None = None, add_special_tokens: bool = True) -> Any:
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a str is an iterable of str
+        self, text: str, max_length: int | None = None, add_special_tokens: bool = True
+    ) -> dict[str, list[int]]: ...
+    @overload
+    def __call__(
+        self, text: Iterable[str], max_length: int | None = None, add_special_tokens: bool = True
+    ) -> dict[str, list[list[int]]]: ...
+    def __call__(self, text: Any, max_length: int | None = None, add_special_tokens: bool = True) -> Any:
         """A dict like transformers' tokenizers, input_ids, token_type_ids and attention_mask: a list of numbers
         each, of several texts a list of lists, without padding."""
         if isinstance(text, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 
 from . import _qkv
 from .model import Model
@@ -13,6 +13,8 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+Progress = Callable[[int, int], object]  # the numbers of texts done and of all
 
 
 class TranslateOptions(TypedDict, total=False):
@@ -22,7 +24,6 @@ class TranslateOptions(TypedDict, total=False):
     beams: int | None
     max_length: int | None  #: new tokens
     length_penalty: float | None
-    nbest: int  #: 1
     split: bool  #: True: a text of more tokens than the model has positions is split into sentences
     temperature: float | None
     top_k: int | None
@@ -70,13 +71,24 @@ class Translator(Model):
 
     _open = _qkv._Translator
 
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a str is an iterable of str
+        self, texts: str, *, nbest: Literal[1] = 1, progress: Progress | None = None, **options: Unpack[TranslateOptions]
+    ) -> Translation: ...
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # 1 is an int
+        self, texts: Iterable[str], *, nbest: Literal[1] = 1, progress: Progress | None = None,
+        **options: Unpack[TranslateOptions]
+    ) -> list[Translation]: ...
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self, texts: str, *, nbest: int, progress: Progress | None = None, **options: Unpack[TranslateOptions]
+    ) -> list[Translation]: ...
+    @overload
     def translate(
-        self,
-        texts: str | Iterable[str],
-        *,
-        progress: Callable[[int, int], object] | None = None,
-        **options: Unpack[TranslateOptions],
-    ) -> Any:
+        self, texts: Iterable[str], *, nbest: int, progress: Progress | None = None, **options: Unpack[TranslateOptions]
+    ) -> list[list[Translation]]: ...
+    def translate(self, texts: Any, *, progress: Progress | None = None, **options: Any) -> Any:
         """The translation of a text, or a list of them for several; with nbest above 1 a list for each text.
 
         progress is called with the numbers of texts done and of all. TypeError, with its index, for a text that is no str;
@@ -95,7 +107,15 @@ class Translator(Model):
         chosen = [_chosen(best, options) for best in found]
         return chosen[0] if single else chosen
 
-    def translate_iter(self, texts: Iterable[str], **options: Unpack[TranslateOptions]) -> Iterator[Any]:
+    @overload
+    def translate_iter(  # type: ignore[overload-overlap]
+        self, texts: Iterable[str], *, nbest: Literal[1] = 1, **options: Unpack[TranslateOptions]
+    ) -> Iterator[Translation]: ...
+    @overload
+    def translate_iter(
+        self, texts: Iterable[str], *, nbest: int, **options: Unpack[TranslateOptions]
+    ) -> Iterator[list[Translation]]: ...
+    def translate_iter(self, texts: Iterable[str], **options: Any) -> Iterator[Any]:
         """The translations of a stream of texts, in its order, as they come."""
         if isinstance(texts, str):
             raise TypeError("texts must be an iterable of str, got str")
@@ -110,12 +130,15 @@ class Translator(Model):
                 yield _chosen(best, options)
             line += len(piece)
 
-    def generate(self, sources: Iterable[Iterable[int]], **options: Unpack[TranslateOptions]) -> list[list[Hypothesis]]:
+    def generate(
+        self, sources: Iterable[Iterable[int]], *, nbest: int = 1, **options: Unpack[TranslateOptions]
+    ) -> list[list[Hypothesis]]:
         """Translates ids: for each source its hypotheses, best first.
 
         ValueError for ids that the model does not know, and for sources that are empty or too long.
         """
-        return [[Hypothesis(**each) for each in best] for best in self._core.generate(sources, **self._with_threads(options))]
+        found = self._core.generate(sources, nbest=nbest, **self._with_threads(options))
+        return [[Hypothesis(**each) for each in best] for best in found]
 
     @property
     def target_tokenizer(self) -> Tokenizer:

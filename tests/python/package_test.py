@@ -43,6 +43,39 @@ def test_types_are_strict():
     assert found.returncode == 0, found.stdout
 
 
+# What results are, asked of the checkers.
+TYPED = """
+import numpy, qkv, qkv.lab, qkv.layers, qkv.text
+from numpy.typing import NDArray
+from qkv.generator import GeneratedText
+from qkv.layers import Saved
+from qkv.translator import Translation
+from typing_extensions import TypeAlias, assert_type
+
+Floats: TypeAlias = NDArray[numpy.float32]
+x: Floats = numpy.zeros((1, 2, 4), "f")
+
+heads = qkv.layers.MultiHeadAttention(model_dim=4)
+assert_type(heads(x), Floats)
+assert_type(heads(x, need_weights=True, save=True), tuple[tuple[Floats, Floats], Saved])
+assert_type(qkv.layers.Encoder(model_dim=4, ff_dim=4)(x, mask="causal", save=True), tuple[Floats, Saved])
+assert_type(qkv.lab.Lstm(input_size=4, hidden=2)(x, dropout=0.0), tuple[Floats, Floats, Floats])
+assert_type(qkv.lab.Conv1d(in_channels=4, out_channels=1)(x), Floats)
+
+def models(folder: str) -> None:
+    embedder, translator, generator = qkv.Embedder(folder), qkv.Translator(folder), qkv.Generator(folder)
+    assert_type(embedder.encode(["a"]), Floats)
+    assert_type(embedder.encode_query("a", normalize_embeddings=True), Floats)
+    assert_type(embedder.encode(["a"], output_value="token_embeddings"), list[Floats])
+    assert_type(translator.translate("a"), Translation)
+    assert_type(translator.translate(["a"], beams=4), list[Translation])
+    assert_type(translator.translate(["a"], nbest=2), list[list[Translation]])
+    assert_type(generator.generate("a", greedy=True), GeneratedText)
+    assert_type(generator.generate([[1]], nbest=2), list[list[GeneratedText]])
+    assert_type(qkv.text.Tagger(folder).tag("a")[0].label, str)
+"""
+
+
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_snippets_of_the_documentation_have_types(checker, tmp_path):
     """What a page shows is what an editor accepts, too; libraries that are not installed have no types there."""
@@ -55,11 +88,12 @@ def test_snippets_of_the_documentation_have_types(checker, tmp_path):
             (tmp_path / f"{page.stem}_{number}.py").write_text(f'FOLDER: str = ""\n{code}', encoding="utf-8")
     assert len(list(tmp_path.iterdir())) > 10
     (tmp_path / "wrong.py").write_text('import qkv\n\nqkv.Mask.window("a")\nqkv.plan(1, 2, 3)\nqkv.Embedder("", weights="int4")\n')
+    (tmp_path / "typed.py").write_text(TYPED)
     (tmp_path / "mypy.ini").write_text(f"[mypy]\nmypy_path = {PACKAGE.parent}\nignore_missing_imports = True\nstrict = True\nfollow_imports = silent\n")
     (tmp_path / "pyrightconfig.json").write_text(
         json.dumps({"extraPaths": [str(PACKAGE.parent)], "reportMissingImports": False, "reportMissingModuleSource": False})
     )
-    words = ["--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", "/dev/null"] if checker == "mypy" else ["-p"]
+    words = ["--config-file", str(tmp_path / "mypy.ini"), "--cache-dir", "/dev/null"] if checker == "mypy" else ["--pythonpath", sys.executable, "-p"]
     found = python("-m", checker, *words, str(tmp_path)).stdout
     errors = [line for line in found.splitlines() if re.search(r":\d+.* error:|\d - error:", line)]
     assert {*(re.search(r"(\w+)\.py", line).group(1) for line in errors)} == {"wrong"}, found
@@ -112,6 +146,11 @@ def documented():
     yield "qkv", qkv.__doc__
 
 
+def test_what_is_listed_is_public():
+    assert {*dir(qkv)} == {*qkv.__all__, "lab", "layers", "pictures", "text"}
+    assert all(getattr(qkv, name) is not None for name in dir(qkv))
+
+
 def test_everything_has_a_docstring():
     missing = [name for name, text in documented() if not text and name != "__version__"]
     assert missing == []
@@ -124,8 +163,3 @@ def test_examples_of_docstrings(name, text, monkeypatch):
     said = []
     failures, _ = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(example, out=said.append)
     assert failures == 0, "".join(said)
-def test_what_is_listed_is_public():
-    assert {*dir(qkv)} == {*qkv.__all__, "lab", "layers", "pictures", "text"}
-    assert all(getattr(qkv, name) is not None for name in dir(qkv))
-
-
