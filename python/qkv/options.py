@@ -213,6 +213,8 @@ class AttentionOptions(TypedDict, total=False):
     bias: AnyBias
     scale: float | None  #: 1/sqrt(head_dim) unless given; 1 for every score but "scaled_dot"
     soft_cap: float | None  #: ``cap * tanh(logits / cap)``; 0: off
+    softmax_scale: float | None  #: scale by the name of flash-attention
+    softcap: float | None  #: soft_cap by the name of flash-attention
     score: Score | Literal["scaled_dot", "dot"] | None
     dropout: float | None  #: needs a seed; torch draws one
     seed: int | None

@@ -17,6 +17,12 @@ nb::handle Keywords::take(const char* name) {
   return value.is_valid() && value.is_none() ? nb::handle() : value;
 }
 
+bool Keywords::has(const char* name) {
+  if (found_.size() == nb::len(given_)) return false;
+  const nb::handle value = PyDict_GetItemString(given_.ptr(), name);
+  return value.is_valid() && !value.is_none();
+}
+
 void Keywords::read_threads(int& to) {
   if (const nb::handle value = take("threads"); value.is_valid()) to = take_threads(value);
 }
@@ -75,18 +81,32 @@ std::vector<Array> Keywords::finish() {
   return std::move(arrays_);
 }
 
+namespace {
+
+// Options by the names that they have in flash-attention.
+struct OtherName {
+  const char *theirs, *ours;
+  void (*read)(Keywords& keywords, const char* name, AttentionOptions& to);
+};
+
+constexpr OtherName kOtherNames[] = {
+    {"softmax_scale", "scale",
+     [](Keywords& keywords, const char* name, AttentionOptions& to) { keywords.read(name, to.scale); }},
+    {"softcap", "soft_cap",
+     [](Keywords& keywords, const char* name, AttentionOptions& to) { keywords.read(name, to.soft_cap); }},
+    {"cu_seqlens_q", "offsets_query",
+     [](Keywords& keywords, const char* name, AttentionOptions& to) {
+       keywords.read_integers(name, to.offsets_query);
+     }},
+    {"cu_seqlens_k", "offsets_key",
+     [](Keywords& keywords, const char* name, AttentionOptions& to) { keywords.read_integers(name, to.offsets_key); }},
+};
+
+}  // namespace
+
 CallOptions take_options(Keywords& keywords) {
   CallOptions call{.options = {.score = Score::scaled_dot()}};
   AttentionOptions& options = call.options;
-  const auto read_offsets = [&](const char* ours, const char* other, TensorView& to) {
-    TensorView theirs;
-    keywords.read_integers(ours, to);
-    keywords.read_integers(other, theirs);
-    if (to && theirs) {
-      throw std::invalid_argument(fmt::format("{} and {} are one argument: give one of them", ours, other));
-    }
-    if (theirs) to = theirs;
-  };
   // The most frequent ones first: a look-up is a share of a small call, and nothing is looked up after the last.
   keywords.read("mask", options.mask);
   keywords.read("bias", options.bias);
@@ -96,8 +116,14 @@ CallOptions take_options(Keywords& keywords) {
   keywords.read_threads(options.threads);
   keywords.read("score", options.score);
   keywords.read_dropout(options.dropout);
-  read_offsets("offsets_query", "cu_seqlens_q", options.offsets_query);
-  read_offsets("offsets_key", "cu_seqlens_k", options.offsets_key);
+  keywords.read_integers("offsets_query", options.offsets_query);
+  keywords.read_integers("offsets_key", options.offsets_key);
+  for (const auto& [theirs, ours, read] : kOtherNames) {
+    if (keywords.has(theirs) && keywords.has(ours)) {
+      throw std::invalid_argument(fmt::format("{} and {} are one argument: give one of them", ours, theirs));
+    }
+    read(keywords, theirs, options);
+  }
   keywords.read_integers("block_table", options.block_table);
   keywords.read("precision", options.precision, kPrecisions);
   keywords.read("memory_limit", options.memory_limit);

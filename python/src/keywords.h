@@ -47,6 +47,8 @@ class Keywords {
     if (const nb::handle value = take(name); value.is_valid()) to = take_choice<Choice>(value, name, choices);
   }
 
+  // Whether it is given, and not None; not asked of one that was read.
+  bool has(const char* name);
   // TypeError if one is left. Gives what the views that were read borrow from.
   std::vector<Array> finish();
 

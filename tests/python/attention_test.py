@@ -244,7 +244,7 @@ X = numpy.zeros((2, 3, 4), "f4")
         ({"threads": 1.5}, TypeError, "threads must be a whole number"),
         ({"threads": -1}, ValueError, "threads"),
         ({"memory_limit": 1}, ValueError, "memory_limit is 1"),
-        ({"softcap": 1.0}, TypeError, "unexpected keyword argument 'softcap'"),
+        ({"cap": 1.0}, TypeError, "unexpected keyword argument 'cap'"),
         ({"dropout": 0.5}, ValueError, "dropout needs a seed"),
         ({"precision": "low"}, ValueError, 'must be one of "exact", "reduced", "reduced_pairs"'),
         ({"weights": True}, TypeError, "unexpected keyword argument 'weights'"),
@@ -252,11 +252,18 @@ X = numpy.zeros((2, 3, 4), "f4")
         ({"threads": 0}, ValueError, "threads must be a number from 1, or None"),
         ({"offsets_query": [0, 3], "cu_seqlens_q": [0, 3]}, ValueError, "offsets_query and cu_seqlens_q are one argument"),
         ({"cu_seqlens_k": [0, 3], "offsets_key": [0, 3]}, ValueError, "offsets_key and cu_seqlens_k are one argument"),
+        ({"softmax_scale": 0.5, "scale": 0.5}, ValueError, "scale and softmax_scale are one argument"),
     ],
 )
 def test_keywords_that_do_not_fit(keywords, error, says):
     with pytest.raises(error, match=says):
         qkv.attention(X, X, X, **keywords)
+
+
+def test_options_by_the_names_of_flash_attention():
+    x = draw(1, 2, 3, 4)
+    ours = qkv.attention(x, x, x, scale=0.3, soft_cap=2.0)
+    assert (qkv.attention(x, x, x, softmax_scale=0.3, softcap=2.0, scale=None) == ours).all()
 
 
 def test_scaled_dot_product_attention_has_torch_polarity():
