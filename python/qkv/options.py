@@ -225,6 +225,7 @@ class AttentionOptions(TypedDict, total=False):
     cu_seqlens_k: ArrayOrSequence | None
     block_table: ArrayOrSequence | None  #: int32 [batch, blocks]: key [pages, rows, kv_heads, head_dim], value alike
     precision: Literal["exact", "reduced", "reduced_pairs"] | None  #: of products; docs/semantics.md, "Precision"
+    empty_rows: Literal["zero", "nan"] | None  #: what a query that sees no key gets; "nan": as torch.nn.MultiheadAttention
     memory_limit: int | None  #: bytes besides inputs and outputs, kept by fewer threads, or ValueError
     threads: int | None  #: None: the process's number
 

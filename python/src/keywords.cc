@@ -126,6 +126,7 @@ CallOptions take_options(Keywords& keywords) {
   }
   keywords.read_integers("block_table", options.block_table);
   keywords.read("precision", options.precision, kPrecisions);
+  keywords.read("empty_rows", options.empty_rows, {{"zero", EmptyRows::zero}, {"nan", EmptyRows::nan}});
   keywords.read("memory_limit", options.memory_limit);
   call.arrays = keywords.finish();
   return call;

@@ -253,6 +253,7 @@ X = numpy.zeros((2, 3, 4), "f4")
         ({"offsets_query": [0, 3], "cu_seqlens_q": [0, 3]}, ValueError, "offsets_query and cu_seqlens_q are one argument"),
         ({"cu_seqlens_k": [0, 3], "offsets_key": [0, 3]}, ValueError, "offsets_key and cu_seqlens_k are one argument"),
         ({"softmax_scale": 0.5, "scale": 0.5}, ValueError, "scale and softmax_scale are one argument"),
+        ({"empty_rows": "one"}, ValueError, 'empty_rows must be one of "zero", "nan", got "one"'),
     ],
 )
 def test_keywords_that_do_not_fit(keywords, error, says):
@@ -264,6 +265,16 @@ def test_options_by_the_names_of_flash_attention():
     x = draw(1, 2, 3, 4)
     ours = qkv.attention(x, x, x, scale=0.3, soft_cap=2.0)
     assert (qkv.attention(x, x, x, softmax_scale=0.3, softcap=2.0, scale=None) == ours).all()
+
+
+def test_rows_that_see_no_key_are_zero_or_nan():
+    x, seen = draw(1, 2, 3, 4), numpy.array([[True, False, True], [False, False, False], [True, True, True]])
+    zero, nan = (qkv.attention_stats(x, x, x, mask=seen, weights=True, empty_rows=rows) for rows in ("zero", "nan"))
+    for one, other in ((zero.out, nan.out), (zero.weights, nan.weights)):
+        assert (one[:, :, 1] == 0).all() and numpy.isnan(other[:, :, 1]).all()
+        assert (one[:, :, ::2] == other[:, :, ::2]).all()
+    with pytest.raises(ValueError, match="empty_rows must be zero"):
+        qkv.attention_backward(x, x, x, zero.out, zero.log_sum_exp, x, mask=seen, empty_rows="nan")
 
 
 def test_scaled_dot_product_attention_has_torch_polarity():
