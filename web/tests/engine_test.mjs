@@ -85,17 +85,17 @@ test("what is refused is refused in the same words", () => {
 
 const sentences = readFileSync(`${root}data/phrases.es.tsv`, "utf8")
   .split("\n")
-  .filter((_, i) => i % 7 === 0)
+  .filter((_, i) => i % 14 === 0)
   .map((line) => line.split("\t")[0])
   .filter((text) => text !== "")
-  .slice(0, 200);
+  .slice(0, 100);
 
 const score_of = (explanation) =>
   explanation.translation.written.reduce((sum, { probability }) => sum + Math.log(probability), 0);
 
 // Of two translations whose probability is nearly the same either may win.
-test("200 translations: the same tokens in 198, the scores of others within 1e-4, weights to 1e-5", () => {
-  assert.equal(sentences.length, 200);
+test("100 translations: the same tokens in 99, the scores of others within 1e-4, weights to 1e-5", () => {
+  assert.equal(sentences.length, 100);
   const args = ["translate", "--explain", "--json", ...sentences];
   const { code, out, error } = engine(model, kModelFiles).run(args);
   assert.equal(error, "");
@@ -116,7 +116,7 @@ test("200 translations: the same tokens in 198, the scores of others within 1e-4
     console.log(`${our.translation.source_text}: ${written} (${score}) for ${expected} (${other})`);
     assert.ok(Math.abs(score - other) <= 1e-4, `${score} for ${other}`);
   });
-  assert.ok(differing <= 2, `${differing} differ`);
+  assert.ok(differing <= 1, `${differing} differ`);
 });
 
 // In two pieces and resumed here, in one piece there: as the page trains. There on the portable target, which like
