@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "lab/layers/recurrent.h"
+#include "lab/layers/scored_attention.h"
 #include "lab/models/recurrent_encoder_decoder.h"
 #include "qkv/attention/dropout.h"
 #include "qkv/layers/linear.h"
-#include "qkv/layers/scored_attention.h"
 
 namespace qkv::inline models {
 

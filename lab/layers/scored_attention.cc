@@ -1,5 +1,5 @@
 // ScoredAttention: attention() in its packed form, with one head.
-#include "qkv/layers/scored_attention.h"
+#include "lab/layers/scored_attention.h"
 
 #include <algorithm>
 
