@@ -12,31 +12,9 @@
 namespace qkv::text {
 namespace {
 
-// No marks any more.
-constexpr CodeRange kMarksUntilUnicode9 = {0x1CF2, 0x1CF3};
-
-// Capital letters that came after Unicode 15.0, and what to add for the small one.
-struct Shift {
-  CodeRange range;
-  int step;  // capitals are this far apart
-  std::int32_t to_small;
-};
-constexpr Shift kNewCapitals[] = {{{0x1C89, 0x1C89}, 1, 1},      {{0xA7CB, 0xA7CB}, 1, 0x264 - 0xA7CB},
-                                  {{0xA7CC, 0xA7CE}, 2, 1},      {{0xA7D2, 0xA7D4}, 2, 1},
-                                  {{0xA7DA, 0xA7DA}, 1, 1},      {{0xA7DC, 0xA7DC}, 1, 0x19B - 0xA7DC},
-                                  {{0x10D50, 0x10D65}, 1, 0x20}, {{0x16EA0, 0x16EB8}, 1, 0x1B}};
-
 utf8proc_category_t category(char32_t code) {
-  switch (code) {  // the only ones whose category changed since Unicode 8.0
-    case 0x166D:
-    case 0x111C9:
-      return UTF8PROC_CATEGORY_PO;
-    case 0x1171E:
-    case 0x1734:
-      return UTF8PROC_CATEGORY_MN;
-    default:
-      return utf8proc_category(static_cast<utf8proc_int32_t>(code));
-  }
+  const auto old = std::ranges::find(kOldCategories, code, &OldCategory::code);
+  return old != std::end(kOldCategories) ? old->category : utf8proc_category(static_cast<utf8proc_int32_t>(code));
 }
 
 }  // namespace
@@ -64,10 +42,7 @@ bool is_punctuation(char32_t code) {
 }
 
 bool is_word_character(char32_t code) {
-  // Letters are all alphabetic; beyond them and the marks only circled and squared Latin letters are.
   constexpr CodeRange kJoiners = {0x200C, 0x200D};
-  constexpr CodeRange kAlphabeticSymbols[] = {
-      {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
   const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   return (c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_NL) || c == UTF8PROC_CATEGORY_PC ||
          (code >= kJoiners.first && code <= kJoiners.last) || contains(kAlphabeticSymbols, code) ||
@@ -87,8 +62,7 @@ bool is_number(char32_t code) {
 bool is_mark(char32_t code) {
   const utf8proc_category_t c = utf8proc_category(static_cast<utf8proc_int32_t>(code));
   const bool now = c >= UTF8PROC_CATEGORY_MN && c <= UTF8PROC_CATEGORY_ME;
-  const bool once = code >= kMarksUntilUnicode9.first && code <= kMarksUntilUnicode9.last;
-  return once || (now && !contains(kNoMarksInUnicode9, code));
+  return contains(kMarksUntilUnicode9, code) || (now && !contains(kNoMarksInUnicode9, code));
 }
 
 int combining_class(char32_t code) {
@@ -123,10 +97,9 @@ char32_t compose(char32_t first, char32_t second) {
 
 LowerCase lower_case(char32_t code) {
   if (code == 0x130) return {'i', 0x307};
-  for (const Shift& shift : kNewCapitals) {
-    if (code < shift.range.first || code > shift.range.last) continue;
-    if ((code - shift.range.first) % static_cast<char32_t>(shift.step) != 0) continue;
-    return {static_cast<char32_t>(static_cast<std::int32_t>(code) + shift.to_small), 0};
+  for (const auto& [range, to_small] : kNewCapitals) {
+    if (code < range.first || code > range.last) continue;
+    return {static_cast<char32_t>(static_cast<std::int32_t>(code) + to_small), 0};
   }
   return {static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(code))), 0};
 }

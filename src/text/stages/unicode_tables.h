@@ -1,8 +1,11 @@
-// Made by scripts/unicode_tables from Unicode 15.0.0 to 18.0.0: do not edit.
+// Made by scripts/unicode_tables from Unicode 8.0.0 to 18.0.0: do not edit.
 #pragma once
+
+#include <utf8proc.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
 
 namespace qkv::text {
@@ -57,6 +60,9 @@ inline constexpr CodeRange kNoMarksInUnicode9[] = {
     {0x11D31, 0x1612F}, {0x16F4F, 0x16F4F}, {0x16F7F, 0x16F87}, {0x16FE4, 0x16FF1}, {0x1CF00, 0x1D128},
     {0x1D250, 0x1D281}, {0x1E08F, 0x1E6F5}};
 
+// Marks in Unicode 9.0, and none in 15.0.
+inline constexpr CodeRange kMarksUntilUnicode9[] = {{0x1CF2, 0x1CF3}};
+
 // Letters, numbers and marks that came after utf8proc's Unicode 15.0, up to 16.0.
 inline constexpr CodeRange kNewLetters[] = {
     {0x1C89, 0x1C8A},   {0xA7CB, 0xA7CD},   {0xA7DA, 0xA7DC},   {0x105C0, 0x105F3}, {0x10D4A, 0x10D65},
@@ -80,5 +86,29 @@ inline constexpr CodeRange kNewExtenders[] = {
     {0x113B8, 0x113C0}, {0x113C2, 0x113C2}, {0x113C5, 0x113C5}, {0x113C7, 0x113CA}, {0x113CC, 0x113D0},
     {0x113D2, 0x113D2}, {0x113E1, 0x113E2}, {0x11B60, 0x11B67}, {0x11F5A, 0x11F5A}, {0x1611E, 0x1612F},
     {0x1E5EE, 0x1E5EF}, {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
+
+// What is alphabetic and no letter, number or mark.
+inline constexpr CodeRange kAlphabeticSymbols[] = {
+    {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
+
+// What of these had another category in Unicode 8.0.
+struct OldCategory {
+  char32_t code;
+  utf8proc_category_t category;
+};
+inline constexpr OldCategory kOldCategories[] = {{0x166D, UTF8PROC_CATEGORY_PO},
+                                                 {0x1734, UTF8PROC_CATEGORY_MN},
+                                                 {0x111C9, UTF8PROC_CATEGORY_PO},
+                                                 {0x1171E, UTF8PROC_CATEGORY_MN}};
+
+// Capital letters that came after Unicode 15.0, up to 17.0, and what to add for the small one.
+struct NewCapitals {
+  CodeRange range;
+  std::int32_t to_small;
+};
+inline constexpr NewCapitals kNewCapitals[] = {
+    {{0x1C89, 0x1C89}, 1},    {{0xA7CB, 0xA7CB}, -42343}, {{0xA7CC, 0xA7CC}, 1}, {{0xA7CE, 0xA7CE}, 1},
+    {{0xA7D2, 0xA7D2}, 1},    {{0xA7D4, 0xA7D4}, 1},      {{0xA7DA, 0xA7DA}, 1}, {{0xA7DC, 0xA7DC}, -42561},
+    {{0x10D50, 0x10D65}, 32}, {{0x16EA0, 0x16EB8}, 27}};
 
 }  // namespace qkv::text
