@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "attention/options/mask_kinds.h"
 #include "io/wrap.h"
 
 namespace qkv::app {
@@ -33,7 +34,7 @@ struct GroupNames {
   std::vector<std::string_view> names;
 };
 
-constexpr std::string_view kInput = "Input", kOutput = "Output";
+constexpr std::string_view kInput = "Input", kMask = "Mask, bias and score", kOutput = "Output";
 
 // Options that no group names are input. With a type a name stands for an option of this type alone.
 const std::vector<GroupNames>& group_names() {
@@ -42,13 +43,11 @@ const std::vector<GroupNames>& group_names() {
       {"Model", {"--model",        "--weights",     "--tokenizer", "--layer",   "--head",    "--attention", "--token",
                  "--without-head", "--without-key", "--config",    "--from",    "--w-embed", "--w-query",   "--w-key",
                  "--w-value",      "--b-query",     "--b-key",     "--b-value", "--w-out",   "--b-out",     "--init"}},
-      {"Mask, bias and score",
-       {"--causal",     "--align",         "--mask",        "--window",          "--dilated",
-        "--chunks",     "--prefix",        "--lengths",     "--documents",       "--documents-key",
-        "--bias",       "--alibi",         "--sinks",       "--clipped-table",   "--t5-table",
-        "--swin-table", "--swin-window",   "--shaw-table",  "--t5-max-distance", "--t5-bidirectional",
-        "--score",      "--score-w-query", "--score-w-key", "--score-v",         "--score-w",
-        "--scale",      "--soft-cap",      "--empty-rows"}},
+      {kMask,
+       {"--align",    "--mask",          "--bias",        "--alibi",      "--sinks",           "--clipped-table",
+        "--t5-table", "--swin-table",    "--swin-window", "--shaw-table", "--t5-max-distance", "--t5-bidirectional",
+        "--score",    "--score-w-query", "--score-w-key", "--score-v",    "--score-w",         "--scale",
+        "--soft-cap", "--empty-rows"}},
       {"Search and sampling",
        {"--beams", "--length-penalty", "--max-length", "--max-new-tokens", "--sample", "--temperature", "--top-k",
         "--top-p", "--min-p", "--greedy", "--repetition-penalty", "--stop"}},
@@ -82,8 +81,16 @@ const std::vector<GroupNames>& group_names() {
   return all;
 }
 
+bool is_of_mask(std::string_view option) {
+  return std::ranges::any_of(mask_kinds(), [&](const MaskDescription& kind) {
+    const std::string name = fmt::format("--{}", kind.name);
+    return option == name || option == name + "-key";
+  });
+}
+
 std::string_view group_of(const OptionHelp& option) {
   if (option.text.starts_with("output: ")) return kOutput;
+  if (std::ranges::any_of(option.names, is_of_mask)) return kMask;
   for (const std::string& type : {" " + option.type, std::string()}) {
     for (const auto& [title, names] : group_names()) {
       for (const std::string& name : option.names) {
