@@ -6,16 +6,6 @@
 namespace qkv::inline models {
 namespace {
 
-constexpr TransformerEncoderDecoderFamily kMarian{"MarianMTModel", TransformerEncoderDecoderKind::marian,
-                                                  NormOrder::post, true};
-constexpr TransformerEncoderDecoderFamily kBart{"BartForConditionalGeneration", TransformerEncoderDecoderKind::bart,
-                                                NormOrder::post};
-constexpr TransformerEncoderDecoderFamily kMBart{"MBartForConditionalGeneration", TransformerEncoderDecoderKind::bart,
-                                                 NormOrder::pre};
-constexpr TransformerEncoderDecoderFamily kOwn{""};
-constexpr VitFamily kVit{VitKind::vit, "ViTModel", "ViTForImageClassification"};
-constexpr VitFamily kDinov2{VitKind::dinov2, "Dinov2Model", "Dinov2ForImageClassification"};
-
 std::vector<ModelKind>& kinds() {
   static std::vector<ModelKind> all{{"bert", &kBert},
                                     {"roberta", &kRoberta},

@@ -11,21 +11,21 @@
 #include <vector>
 
 #include "io/files/text.h"
-#include "models/encoder_kind.h"
-#include "models/language_kind.h"
 #include "models/model_config.h"
-#include "qkv/models/transformer_encoder_decoder.h"
-#include "qkv/models/vit.h"
+#include "qkv/models/encoder_decoder.h"
 
 namespace qkv::inline models {
 
-// transformers' class of a model_type; "": none, config.json says everything.
-struct TransformerEncoderDecoderFamily {
-  const char* architecture;
-  TransformerEncoderDecoderKind kind = TransformerEncoderDecoderKind::marian;
-  NormOrder norm_order = NormOrder::post;
-  bool two_tables = false;  // each side may have a table of its own
-};
+// Kinds that open as a TextEncoder, a TransformerEncoderDecoder, a Vit or a LanguageModel; the folder of each has its
+// header.
+struct EncoderKind;
+struct EncoderDecoderKind;
+struct PictureKind;
+struct LanguageKind;
+extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet, kModernBert, kAlbert;
+extern const EncoderDecoderKind kMarian, kBart, kMBart, kOwn;
+extern const PictureKind kVit, kDinov2;
+extern const LanguageKind kGpt2, kGptNeox, kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGemma2, kGemma3;
 
 // Encoder-decoders that the library does not hold: how what add_kind() has added opens.
 struct AddedFamily {
@@ -33,16 +33,9 @@ struct AddedFamily {
   EncoderDecoderTokens (*check)(const std::string& folder);
 };
 
-struct VitFamily {
-  VitKind kind;
-  const char* model;       // transformers' class without a classifier
-  const char* classifier;  // and with one
-};
-
 struct ModelKind {
   const char* type;  // model_type
-  // Opens as a TextEncoder, a TransformerEncoderDecoder, a Vit, a LanguageModel, or as an added family says.
-  std::variant<const EncoderKind*, const TransformerEncoderDecoderFamily*, const VitFamily*, const LanguageKind*,
+  std::variant<const EncoderKind*, const EncoderDecoderKind*, const PictureKind*, const LanguageKind*,
                const AddedFamily*>
       family;
 

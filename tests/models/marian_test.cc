@@ -35,7 +35,7 @@ class MarianGolden : public ::testing::TestWithParam<std::string> {
     EXPECT_NEAR(loss.nll, expected_number("loss", 0), 1e-4);
     std::map<std::string, Tensor> gradients;
     model_.visit([&](const std::string& name, const Parameter& own) { gradients[name] = own.gradient; });
-    const std::vector<TensorName> names = marian_names(model_.config()).all();
+    const std::vector<TensorName> names = names_of(model_.config()).all();
     EXPECT_EQ(names.size(), gradients.size());
     for (const TensorName& named : names) {
       std::vector<double> theirs;
@@ -179,7 +179,8 @@ TEST(TransformerEncoderDecoder, RefusesBatchesThatDoNotFit) {
   EXPECT_THROW(model.encode(ten, offsets_for({9})), std::invalid_argument);
   const Mask mask;
   const auto generating = [&] { model.decoder(ten, offsets_for({10}), {.masks = {.decoder = std::span(&mask, 1)}}); };
-  EXPECT_EQ(message_of<std::invalid_argument>(generating), "marian: decoder() takes no masks; logits() does");
+  EXPECT_EQ(message_of<std::invalid_argument>(generating),
+            "transformer_encoder_decoder: decoder() takes no masks; logits() does");
   EXPECT_EQ(model.encode({}, offsets_for({0})).shape(), (Dims{0, 12}));
 }
 

@@ -28,8 +28,7 @@ bool EncoderDecoder::is_in(const std::string& folder) {
   const ModelConfig json(folder);
   if (json.flag("is_encoder_decoder", false)) return true;
   const ModelKind* kind = kind_in(json);
-  return kind != nullptr &&
-         (kind->as<TransformerEncoderDecoderFamily>() != nullptr || kind->as<AddedFamily>() != nullptr);
+  return kind != nullptr && (kind->as<EncoderDecoderKind>() != nullptr || kind->as<AddedFamily>() != nullptr);
 }
 
 std::unique_ptr<EncoderDecoder> EncoderDecoder::load(const std::string& folder, WeightStorage storage) {

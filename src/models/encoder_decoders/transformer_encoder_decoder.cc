@@ -9,6 +9,7 @@
 #include "layers/basic/scoped_observer.h"
 #include "layers/stack/layer_parts.h"
 #include "models/config_text.h"
+#include "models/encoder_decoders/encoder_decoder_kind.h"
 #include "models/encoder_decoders/target_tokens.h"
 #include "models/encoder_decoders/transformer_encoder_decoder_folder.h"
 #include "qkv/layers/cross_entropy.h"
@@ -18,6 +19,8 @@
 
 namespace qkv {
 namespace {
+
+constexpr const char* kEncoderDecoder = "transformer_encoder_decoder";
 
 // Sites with their own dropout.
 enum class Site : std::uint32_t { source, target, encoder, decoder };
@@ -54,7 +57,7 @@ std::vector<std::int32_t> table_rows(std::span<const std::int32_t> positions) {
 }  // namespace
 
 TransformerEncoderDecoderConfig TransformerEncoderDecoder::read_config(const std::string& folder) {
-  return read_marian_config(folder);
+  return read_folder_config(folder);
 }
 
 TransformerEncoderDecoderConfig TransformerEncoderDecoder::check(const std::string& folder) {
@@ -62,7 +65,7 @@ TransformerEncoderDecoderConfig TransformerEncoderDecoder::check(const std::stri
 }
 
 std::string TransformerEncoderDecoder::class_of(const TransformerEncoderDecoderConfig& config) {
-  return marian_class(config);
+  return transformers_class_of(config);
 }
 std::string TransformerEncoderDecoder::transformers_class() const { return class_of(config_); }
 std::string TransformerEncoderDecoder::config_text() const { return qkv::config_text(config_); }
@@ -91,19 +94,20 @@ TransformerEncoderDecoder TransformerEncoderDecoder::load(const std::string& fol
 }
 
 void TransformerEncoderDecoder::save(const std::string& folder, Dtype dtype) const {
-  write_marian_folder(folder, *this, dtype);
+  write_folder(folder, *this, dtype);
 }
 
 TransformerEncoderDecoder::Side::Side(const TransformerEncoderDecoderConfig& config, const EmbeddingConfig& own_table,
                                       Weights& weights, const std::string& scope) {
   if (config.target_vocab > 0) table.emplace(own_table, weights, scope + kTable);
-  if (config.kind == TransformerEncoderDecoderKind::marian) return;
-  if (config.position_kind == TransformerPositions::of_kind) {
+  if (has_position_tables(config)) {
     positions.emplace(EmbeddingConfig{.count = config.positions + kReservedPositions, .dim = config.model_dim}, weights,
                       scope + kPositions);
   }
-  norm.emplace(norm_config({.model_dim = config.model_dim, .normalization = config.normalization}), weights,
-               scope + kEmbeddingNorm);
+  if (meaning_of(config.kind).embedding_norm) {
+    norm.emplace(norm_config({.model_dim = config.model_dim, .normalization = config.normalization}), weights,
+                 scope + kEmbeddingNorm);
+  }
 }
 
 TransformerEncoderDecoder::TransformerEncoderDecoder(const TransformerEncoderDecoderConfig& config, Weights& weights)
@@ -114,7 +118,7 @@ TransformerEncoderDecoder::TransformerEncoderDecoder(const TransformerEncoderDec
       encoder_(stack(config, config.encoder_layers, config.encoder_heads, config.encoder_ff_dim), weights, "encoder."),
       decoder_(stack(config, config.decoder_layers, config.decoder_heads, config.decoder_ff_dim), weights, "decoder.") {
   if (config.target_vocab == 0) shared_.emplace(table_config(config), weights, kShared);
-  if (config.kind == TransformerEncoderDecoderKind::marian && config.position_kind == TransformerPositions::of_kind) {
+  if (has_sinusoids(config)) {
     sinusoids_ = sinusoids(config.positions, config.model_dim, SinusoidOrder::sines_first, weights.dtype());
   }
 }
@@ -170,7 +174,7 @@ void TransformerEncoderDecoder::embed_backward(Side& side, std::span<const std::
 Tensor TransformerEncoderDecoder::encode(std::span<const std::int32_t> ids, const Tensor& offsets,
                                          const EncoderDecoderOptions& options, Observer* observer) const {
   const StopScope stop(options.stop);
-  const auto positions = check_positions("marian", ids.size(), offsets, config_.positions);
+  const auto positions = check_positions(kEncoderDecoder, ids.size(), offsets, config_.positions);
   Tensor x =
       observed(observer, "encoder.", [&](Observer* scoped) { return embed(source_, ids, positions, nullptr, scoped); });
   if (observer != nullptr) observer->receive("encoder.embeddings", x);
@@ -184,7 +188,7 @@ Tensor TransformerEncoderDecoder::decode(const PairBatch& batch, const EncoderDe
                                          Observer* observer) const {
   const StopScope stop(options.stop);
   const Tensor memory = encode(batch.source, batch.source_offsets, options, observer);
-  const auto positions = check_positions("marian", batch.target.size(), batch.target_offsets, config_.positions);
+  const auto positions = check_positions(kEncoderDecoder, batch.target.size(), batch.target_offsets, config_.positions);
   const auto read = begun(batch, positions, config_.start);
   Tensor x = observed(observer, "decoder.",
                       [&](Observer* scoped) { return embed(target_, read, positions, nullptr, scoped); });
@@ -218,8 +222,10 @@ LossSum TransformerEncoderDecoder::backward(const PairBatch& batch, const Encode
   const Dropout target_dropout = dropout_at(dropout, Site::target);
   const Dropout encoder_dropout = dropout_at(dropout, Site::encoder);
   const Dropout decoder_dropout = dropout_at(dropout, Site::decoder);
-  const auto source_positions = check_positions("marian", batch.source.size(), batch.source_offsets, config_.positions);
-  const auto target_positions = check_positions("marian", batch.target.size(), batch.target_offsets, config_.positions);
+  const auto source_positions =
+      check_positions(kEncoderDecoder, batch.source.size(), batch.source_offsets, config_.positions);
+  const auto target_positions =
+      check_positions(kEncoderDecoder, batch.target.size(), batch.target_offsets, config_.positions);
   const std::vector<std::int32_t> target = begun(batch, target_positions, config_.start);
 
   Tensor source_summed, target_summed;
@@ -289,7 +295,7 @@ class TransformerEncoderDecoder::Targets final : public NextTokens {
 std::unique_ptr<NextTokens> TransformerEncoderDecoder::decoder(std::span<const std::int32_t> ids, const Tensor& offsets,
                                                                const EncoderDecoderOptions& options) const {
   const StopScope stop(options.stop);
-  refuse_masks("marian", options);
+  refuse_masks(kEncoderDecoder, options);
   const Tensor memory = encode(ids, offsets, options);
   return std::make_unique<Targets>(*this, Sequences(memory, offsets), options);
 }

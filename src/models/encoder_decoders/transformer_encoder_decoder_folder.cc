@@ -1,5 +1,5 @@
 // Reads, checks and writes the config.json of encoder-decoders, lists the tensors with their names here and there, and
-// converts between the files of a Marian model's folder and a TransformerEncoderDecoderConfig and Weights.
+// converts between the files of such a model's folder and a TransformerEncoderDecoderConfig and Weights.
 #include "models/encoder_decoders/transformer_encoder_decoder_folder.h"
 
 #include <fmt/format.h>
@@ -8,25 +8,23 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "models/encoder_decoders/encoder_decoder_kind.h"
 #include "models/encoder_decoders/target_tokens.h"
 #include "models/model_config.h"
-#include "models/model_kinds.h"
 #include "qkv/files.h"
 
 namespace qkv::inline models {
 namespace {
-
-constexpr const char* kOwnType = "qkv";  // of what no class of transformers can be
 
 // The kind whose class holds such a model; none: nullptr.
 const ModelKind* kind_of(const TransformerEncoderDecoderConfig& config) {
   if (config.normalization != Normalization::layer || config.position_kind != TransformerPositions::of_kind)
     return nullptr;
   for (const ModelKind& kind : model_kinds()) {
-    const auto* family = kind.as<TransformerEncoderDecoderFamily>();
-    if (family == nullptr || kind.type == std::string_view(kOwnType)) continue;
-    const bool tables = config.target_vocab == 0 || family->two_tables;
-    if (family->kind == config.kind && family->norm_order == config.norm_order && tables) return &kind;
+    const auto* own = kind.as<EncoderDecoderKind>();
+    if (own == nullptr || own->architecture == nullptr) continue;
+    const bool tables = config.target_vocab == 0 || own->two_tables;
+    if (own->kind == config.kind && own->norm_order == config.norm_order && tables) return &kind;
   }
   return nullptr;
 }
@@ -34,8 +32,8 @@ const ModelKind* kind_of(const TransformerEncoderDecoderConfig& config) {
 template <class Choice>
 using ChoiceNames = std::vector<std::pair<const char*, Choice>>;
 
-const ChoiceNames<TransformerEncoderDecoderKind> kMarianKinds = {{"marian", TransformerEncoderDecoderKind::marian},
-                                                                 {"bart", TransformerEncoderDecoderKind::bart}};
+const ChoiceNames<TransformerEncoderDecoderKind> kKinds = {{"marian", TransformerEncoderDecoderKind::marian},
+                                                           {"bart", TransformerEncoderDecoderKind::bart}};
 const ChoiceNames<Normalization> kNormalizations = {{"layer", Normalization::layer}, {"rms", Normalization::rms}};
 const ChoiceNames<TransformerPositions> kPositionKinds = {{"of_kind", TransformerPositions::of_kind},
                                                           {"rotary", TransformerPositions::rotary}};
@@ -55,10 +53,9 @@ const char* name_of(Choice choice, const ChoiceNames<Choice>& names) {
 
 // What model_type says of a model, and of one of our own the keys that only such a one has.
 TransformerEncoderDecoderConfig read_family(const ModelConfig& json) {
-  const io::JsonValue type = json["model_type"];
-  const auto& family = family_of_kind<TransformerEncoderDecoderFamily>(type, "encoder-decoders");
-  if (type.string() != kOwnType) return {.kind = family.kind, .norm_order = family.norm_order};
-  return {.kind = choice_of(json["kind"], kMarianKinds),
+  const auto& kind = family_of_kind<EncoderDecoderKind>(json["model_type"], "encoder-decoders");
+  if (kind.architecture != nullptr) return {.kind = kind.kind, .norm_order = kind.norm_order};
+  return {.kind = choice_of(json["kind"], kKinds),
           .norm_order = json["normalize_before"].boolean() ? NormOrder::pre : NormOrder::post,
           .normalization = choice_of(json["normalization"], kNormalizations),
           .position_kind = choice_of(json["position_kind"], kPositionKinds)};
@@ -71,18 +68,17 @@ void expect_fixed(const ModelConfig& json, const TransformerEncoderDecoderConfig
   const FixedKey fixed[] = {{"normalize_before", pre},
                             {"add_final_layer_norm", pre},
                             {"tie_word_embeddings", "true"},
-                            {"normalize_embedding", text(config.kind == TransformerEncoderDecoderKind::bart)},
+                            {"normalize_embedding", text(meaning_of(config.kind).embedding_norm)},
                             {"static_position_embeddings", text(has_sinusoids(config))},
                             {"is_decoder", "false"}};
   json.expect(fixed);
 }
 
 // Whether each side has a table of its own, and that the family allows it.
-bool read_two_tables(const ModelConfig& json, const TransformerEncoderDecoderConfig& config) {
+bool read_two_tables(const ModelConfig& json) {
   if (json.flag("share_encoder_decoder_embeddings", true)) return false;
-  TransformerEncoderDecoderConfig with_two = config;
-  with_two.target_vocab = 1;
-  if (json["model_type"].string() != kOwnType && kind_of(with_two) == nullptr) {
+  const auto& kind = family_of_kind<EncoderDecoderKind>(json["model_type"], "encoder-decoders");
+  if (kind.architecture != nullptr && !kind.two_tables) {
     json["share_encoder_decoder_embeddings"].refuse("must be true for this model");
   }
   return true;
@@ -90,11 +86,24 @@ bool read_two_tables(const ModelConfig& json, const TransformerEncoderDecoderCon
 
 }  // namespace
 
-bool has_sinusoids(const TransformerEncoderDecoderConfig& config) {
-  return config.kind == TransformerEncoderDecoderKind::marian && config.position_kind == TransformerPositions::of_kind;
+const EncoderDecoderKind kOwn{};
+
+const EncoderDecoderKind& meaning_of(TransformerEncoderDecoderKind kind) {
+  return *std::ranges::find_if(model_kinds(), [&](const ModelKind& one) {
+            const auto* own = one.as<EncoderDecoderKind>();
+            return own != nullptr && own->architecture != nullptr && own->kind == kind;
+          })->as<EncoderDecoderKind>();
 }
 
-TransformerEncoderDecoderConfig read_marian_config(const std::string& folder) {
+bool has_sinusoids(const TransformerEncoderDecoderConfig& config) {
+  return config.position_kind == TransformerPositions::of_kind && meaning_of(config.kind).sinusoids;
+}
+
+bool has_position_tables(const TransformerEncoderDecoderConfig& config) {
+  return config.position_kind == TransformerPositions::of_kind && !meaning_of(config.kind).sinusoids;
+}
+
+TransformerEncoderDecoderConfig read_folder_config(const std::string& folder) {
   const ModelConfig json(folder);
   TransformerEncoderDecoderConfig config = read_family(json);
   expect_fixed(json, config);
@@ -109,7 +118,7 @@ TransformerEncoderDecoderConfig read_marian_config(const std::string& folder) {
   config.decoder_ff_dim = json.size("decoder_ffn_dim");
   config.activation = json.activation("activation_function");
   config.scale_embedding = json.flag("scale_embedding", false);
-  if (read_two_tables(json, config)) {
+  if (read_two_tables(json)) {
     config.target_vocab = json.size("decoder_vocab_size");
   } else if (const auto other = json.find("decoder_vocab_size")) {
     other->integer(config.vocab, config.vocab);
@@ -124,16 +133,15 @@ TransformerEncoderDecoderConfig read_marian_config(const std::string& folder) {
   return config;
 }
 
-std::string marian_config_json(const TransformerEncoderDecoderConfig& config, Dtype dtype) {
+std::string folder_config_json(const TransformerEncoderDecoderConfig& config, Dtype dtype) {
   const ModelKind* kind = kind_of(config);
   const bool pre = config.norm_order == NormOrder::pre;
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   if (kind != nullptr) {
-    json.update(
-        {{"architectures", {kind->as<TransformerEncoderDecoderFamily>()->architecture}}, {"model_type", kind->type}});
+    json.update({{"architectures", {kind->as<EncoderDecoderKind>()->architecture}}, {"model_type", kind->type}});
   } else {
-    json.update({{"model_type", kOwnType},
-                 {"kind", name_of(config.kind, kMarianKinds)},
+    json.update({{"model_type", "qkv"},
+                 {"kind", name_of(config.kind, kKinds)},
                  {"normalization", name_of(config.normalization, kNormalizations)},
                  {"position_kind", name_of(config.position_kind, kPositionKinds)}});
   }
@@ -151,7 +159,7 @@ std::string marian_config_json(const TransformerEncoderDecoderConfig& config, Dt
                {"activation_function", name_of(config.activation)},
                {"scale_embedding", config.scale_embedding},
                {"normalize_before", pre},
-               {"normalize_embedding", config.kind == TransformerEncoderDecoderKind::bart},
+               {"normalize_embedding", meaning_of(config.kind).embedding_norm},
                {"add_final_layer_norm", pre},
                {"static_position_embeddings", has_sinusoids(config)},
                {"share_encoder_decoder_embeddings", config.target_vocab == 0},
@@ -165,13 +173,12 @@ std::string marian_config_json(const TransformerEncoderDecoderConfig& config, Dt
 }
 
 std::optional<std::int32_t> excluded(const TransformerEncoderDecoderConfig& config) {
-  if (config.kind == TransformerEncoderDecoderKind::marian) return config.padding;
-  return {};
+  return meaning_of(config.kind).excludes_padding ? std::optional(config.padding) : std::nullopt;
 }
 
-std::string marian_class(const TransformerEncoderDecoderConfig& config) {
+std::string transformers_class_of(const TransformerEncoderDecoderConfig& config) {
   const ModelKind* kind = kind_of(config);
-  return kind != nullptr ? kind->as<TransformerEncoderDecoderFamily>()->architecture : "";
+  return kind != nullptr ? kind->as<EncoderDecoderKind>()->architecture : "";
 }
 
 namespace {
@@ -195,17 +202,17 @@ void add_side(TensorNames& names, const std::string& side, const TransformerEnco
     names.add(side + kTable + "weight", {vocab, dim}, {side + "embed_tokens.weight"});
   }
   if (config.norm_order == NormOrder::pre) names.add_norm(side + "norm", side + "layer_norm", dim);
-  if (config.kind == TransformerEncoderDecoderKind::marian) return;
-  if (config.position_kind == TransformerPositions::of_kind) {
+  if (has_position_tables(config)) {
     names.add(side + kPositions + "weight", {config.positions + kReservedPositions, dim},
               {side + "embed_positions.weight"});
   }
-  names.add_norm(side + "embedding_norm", side + "layernorm_embedding", dim);
+  if (meaning_of(config.kind).embedding_norm)
+    names.add_norm(side + "embedding_norm", side + "layernorm_embedding", dim);
 }
 
 }  // namespace
 
-TensorNames marian_names(const TransformerEncoderDecoderConfig& config, const std::string& prefix) {
+TensorNames names_of(const TransformerEncoderDecoderConfig& config, const std::string& prefix) {
   const std::int64_t dim = config.model_dim;
   TensorNames names(prefix, config.normalization);
   if (config.target_vocab == 0) names.add("shared.weight", {config.vocab, dim}, {"shared.weight"});
@@ -246,13 +253,13 @@ void expect_tensors(FolderTensors& file, const TransformerEncoderDecoderConfig& 
       return name == prefix + "encoder.embed_positions.weight" || name == prefix + "decoder.embed_positions.weight";
     });
   }
-  file.expect(marian_names(config, prefix).all());
+  file.expect(names_of(config, prefix).all());
 }
 
 }  // namespace
 
 TransformerEncoderDecoderFolder::TransformerEncoderDecoderFolder(const std::string& folder)
-    : config_(read_marian_config(folder)), tensors_(folder) {
+    : config_(read_folder_config(folder)), tensors_(folder) {
   expect_tensors(tensors_, config_);
 }
 
@@ -262,11 +269,11 @@ Weights TransformerEncoderDecoderFolder::weights(WeightStorage storage) {
   return weights;
 }
 
-void write_marian_folder(const std::string& folder, const TransformerEncoderDecoder& model, Dtype dtype) {
-  const TensorNames names = marian_names(model.config());
+void write_folder(const std::string& folder, const TransformerEncoderDecoder& model, Dtype dtype) {
+  const TensorNames names = names_of(model.config());
   std::map<std::string, Tensor> theirs;
   model.visit([&](const std::string& name, const Parameter& own) { names.add_theirs(name, own.value, dtype, theirs); });
-  write_file(folder + "/config.json", marian_config_json(model.config(), dtype));
+  write_file(folder + "/config.json", folder_config_json(model.config(), dtype));
   write_file(folder + "/generation_config.json", generation_json(model.tokens(), excluded(model.config())));
   // Last: a folder that has weights is whole.
   write_safetensors(folder + "/model.safetensors", {.tensors = std::move(theirs), .metadata = {{"format", "pt"}}});

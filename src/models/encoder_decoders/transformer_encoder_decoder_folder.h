@@ -1,5 +1,5 @@
-// The folder of a Marian model: its config (of the model types of transformers, and ours for what none of its classes
-// can be), the names of its tensors, and its weights, in and out.
+// The folder of a TransformerEncoderDecoder: its config (of the model types of transformers, and ours for what none of
+// its classes can be), the names of its tensors, and its weights, in and out.
 #pragma once
 
 #include <optional>
@@ -12,17 +12,18 @@
 namespace qkv::inline models {
 
 // As TransformerEncoderDecoder::read_config and transformers_class.
-TransformerEncoderDecoderConfig read_marian_config(const std::string& folder);
-std::string marian_class(const TransformerEncoderDecoderConfig& config);
+TransformerEncoderDecoderConfig read_folder_config(const std::string& folder);
+std::string transformers_class_of(const TransformerEncoderDecoderConfig& config);
 
 // The text of config.json.
-std::string marian_config_json(const TransformerEncoderDecoderConfig& config, Dtype dtype);
+std::string folder_config_json(const TransformerEncoderDecoderConfig& config, Dtype dtype);
 
 // Tokens that cannot be generated.
 std::optional<std::int32_t> excluded(const TransformerEncoderDecoderConfig& config);
 
-// Whether positions are sinusoids, which follow from the config.
+// Whether positions are sinusoids, which follow from the config, or each side has a table of them.
 bool has_sinusoids(const TransformerEncoderDecoderConfig& config);
+bool has_position_tables(const TransformerEncoderDecoderConfig& config);
 
 // The folder that TransformerEncoderDecoder::load() and check() read: everything but the weights' elements is checked
 // when it is made.
@@ -40,10 +41,10 @@ class TransformerEncoderDecoderFolder {
 };
 
 // As TransformerEncoderDecoder::save().
-void write_marian_folder(const std::string& folder, const TransformerEncoderDecoder& model, Dtype dtype);
+void write_folder(const std::string& folder, const TransformerEncoderDecoder& model, Dtype dtype);
 
 // Names of the folder begin with `prefix`; a bare model has none, and no bias of the logits.
-TensorNames marian_names(const TransformerEncoderDecoderConfig& config, const std::string& prefix = "model.");
+TensorNames names_of(const TransformerEncoderDecoderConfig& config, const std::string& prefix = "model.");
 
 inline constexpr const char* kShared = "shared.";
 // Scopes of our own on each side: of a table of its own, and of a bart.

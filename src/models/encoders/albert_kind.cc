@@ -1,6 +1,6 @@
 // ALBERT: BERT whose layers are one, over and over, and whose embeddings are narrower than its layers. Source: Lan et
 // al., "ALBERT: A lite BERT" (2019).
-#include "models/encoder_kind.h"
+#include "models/encoders/encoder_kind.h"
 
 namespace qkv::inline models {
 namespace {

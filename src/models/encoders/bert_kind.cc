@@ -1,7 +1,7 @@
 // BERT: the keys of its config.json and the names of its tensors.
 #include <fmt/format.h>
 
-#include "models/encoder_kind.h"
+#include "models/encoders/encoder_kind.h"
 
 namespace qkv::inline models {
 namespace {

@@ -1,7 +1,7 @@
 // DistilBERT: BERT without types of tokens, under names of its own. Source: Sanh et al., "DistilBERT" (2019).
 #include <fmt/format.h>
 
-#include "models/encoder_kind.h"
+#include "models/encoders/encoder_kind.h"
 
 namespace qkv::inline models {
 namespace {

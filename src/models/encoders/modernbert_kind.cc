@@ -2,8 +2,8 @@
 // layer. Source: Warner et al., "Smarter, better, faster, longer" (2024).
 #include <fmt/format.h>
 
-#include "models/encoder_kind.h"
-#include "models/language_kind.h"
+#include "models/encoders/encoder_kind.h"
+#include "models/layer_keys.h"
 
 namespace qkv::inline models {
 namespace {

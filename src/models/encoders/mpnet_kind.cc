@@ -1,6 +1,6 @@
 // MPNet: RoBERTa's positions, no types, and a table of biases by relative position that all layers share. Source: Song
 // et al., "MPNet: Masked and permuted pre-training for language understanding" (2020).
-#include "models/encoder_kind.h"
+#include "models/encoders/encoder_kind.h"
 
 namespace qkv::inline models {
 namespace {

@@ -1,7 +1,7 @@
 // RoBERTa and XLM-RoBERTa: BERT but for where positions begin. Source: Liu et al., "RoBERTa" (2019).
 #include <fmt/format.h>
 
-#include "models/encoder_kind.h"
+#include "models/encoders/encoder_kind.h"
 
 namespace qkv::inline models {
 namespace {

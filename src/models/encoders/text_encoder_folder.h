@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "models/encoder_kind.h"
+#include "models/encoders/encoder_kind.h"
 #include "models/folder_tensors.h"
 #include "qkv/models/sentence_encoder.h"
 

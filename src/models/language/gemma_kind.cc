@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/mathematics.h"
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

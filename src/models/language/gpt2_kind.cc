@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

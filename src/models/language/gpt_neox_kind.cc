@@ -2,7 +2,7 @@
 // Source: Black et al., "GPT-NeoX-20B" (2022).
 #include <fmt/format.h>
 
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

@@ -8,7 +8,7 @@
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
 #include "models/config_text.h"
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 #include "models/token_rows.h"
 #include "qkv/files.h"
 #include "qkv/layers/initial_weights.h"

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "layers/basic/layer_checks.h"
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

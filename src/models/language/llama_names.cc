@@ -1,9 +1,8 @@
-// The names of Llama's tensors and of those after it, and which of their layers have windows.
+// The names of Llama's tensors and of those after it, and the windows of their layers.
 #include <fmt/format.h>
 
-#include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 
 namespace qkv::inline models {
 namespace {
@@ -72,22 +71,6 @@ void add_windows(const ModelConfig& json, std::string_view key, LanguageModelCon
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     if (is_windowed(i)) config.layers[i].window = window;
   }
-}
-
-std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& json, std::int64_t layers,
-                                                       const std::function<bool(std::size_t layer)>& otherwise) {
-  const auto types = json.find("layer_types");
-  if (!types) return otherwise;
-  std::vector<bool> windowed;
-  for (const io::JsonValue& type : types->elements()) {
-    const std::string name = type.string();
-    windowed.push_back(name == "sliding_attention");
-    if (!windowed.back() && name != "full_attention") {
-      type.refuse(fmt::format("is {}, must be \"full_attention\" or \"sliding_attention\"", io::quote(name)));
-    }
-  }
-  if (std::ssize(windowed) != layers) types->refuse(fmt::format("must have {} elements, one for each layer", layers));
-  return [windowed](std::size_t layer) { return windowed[layer]; };
 }
 
 }  // namespace qkv::inline models

@@ -2,7 +2,7 @@
 // report" (2024).
 #include <fmt/format.h>
 
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

@@ -1,6 +1,6 @@
 // Qwen2: Llama with biases of queries, keys and values; Qwen3: with norms of queries and keys instead.
 // Sources: Yang et al., "Qwen2 technical report" (2024), "Qwen3 technical report" (2025).
-#include "models/language_kind.h"
+#include "models/language/language_kind.h"
 
 namespace qkv::inline models {
 namespace {

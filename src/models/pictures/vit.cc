@@ -14,7 +14,7 @@
 #include "layers/basic/rows.h"
 #include "models/folder_tensors.h"
 #include "models/model_config.h"
-#include "models/model_kinds.h"
+#include "models/pictures/picture_kind.h"
 #include "qkv/files.h"
 #include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/initial_weights.h"
@@ -49,12 +49,17 @@ PictureSize read_size(const ModelConfig& json, const std::string& key) {
   return {sides[0].integer(1, kMaxLayerSize), sides[1].integer(1, kMaxLayerSize)};
 }
 
-std::int64_t read_ff_dim(const ModelConfig& json, VitKind kind) {
-  if (kind == VitKind::vit) return json.size("intermediate_size");
-  const double ratio = json["mlp_ratio"].number(), dim = ratio * static_cast<double>(json.size("hidden_size"));
-  if (!(dim >= 1 && dim <= static_cast<double>(kMaxLayerSize))) json["mlp_ratio"].refuse("is out of range");
-  return static_cast<std::int64_t>(dim);
+const ModelKind& list_row_of(VitKind kind) {
+  return *std::ranges::find_if(model_kinds(), [&](const ModelKind& known) {
+    const auto* own = known.as<PictureKind>();
+    return own != nullptr && own->kind == kind;
+  });
 }
+
+const PictureKind& kind_of(const VitConfig& config) { return *list_row_of(config.kind).as<PictureKind>(); }
+
+// Vectors of model_dim that the classifier takes.
+std::int64_t parts(const VitConfig& config) { return kind_of(config).classifies_mean ? 2 : 1; }
 
 TensorNames vit_names(const VitConfig& config, const std::string& prefix) {
   const std::int64_t dim = config.model_dim, patch = config.patch.height * config.patch.width;
@@ -67,47 +72,40 @@ TensorNames vit_names(const VitConfig& config, const std::string& prefix) {
   names.add_reshaped("embeddings.class_token", {dim}, "embeddings.cls_token", {1, 1, dim});
   names.add_reshaped("embeddings.positions.weight", {1 + grid, dim}, "embeddings.position_embeddings",
                      {1, 1 + grid, dim});
-  const bool dino = config.kind == VitKind::dinov2;
+  const PictureKind& kind = kind_of(config);
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const std::string to = fmt::format("layers.{}.", i), from = fmt::format("encoder.layer.{}.", i);
     const std::string self = from + "attention.attention.";
-    names.add_norm(to + "norm1", from + (dino ? "norm1" : "layernorm_before"), dim);
+    names.add_norm(to + "norm1", from + kind.norm1, dim);
     names.add_attention(to + "self_attn", {self + "query", self + "key", self + "value"},
                         from + "attention.output.dense", dim);
-    names.add_norm(to + "norm2", from + (dino ? "norm2" : "layernorm_after"), dim);
-    names.add_linear(to + "linear1", from + (dino ? "mlp.fc1" : "intermediate.dense"), config.ff_dim, dim);
-    names.add_linear(to + "linear2", from + (dino ? "mlp.fc2" : "output.dense"), dim, config.ff_dim);
-    if (!dino) continue;
+    names.add_norm(to + "norm2", from + kind.norm2, dim);
+    names.add_linear(to + "linear1", from + kind.linear1, config.ff_dim, dim);
+    names.add_linear(to + "linear2", from + kind.linear2, dim, config.ff_dim);
+    if (!kind.layer_scale) continue;
     names.add(to + "norm1.layer_scale.weight", {dim}, {from + "layer_scale1.lambda1"});
     names.add(to + "norm2.layer_scale.weight", {dim}, {from + "layer_scale2.lambda1"});
   }
   names.add_norm("norm", "layernorm", dim);
   if (config.labels.empty()) return names;
   const std::int64_t labels = std::ssize(config.labels);
-  names.add_head("classifier.weight", {labels, dino ? 2 * dim : dim});
+  names.add_head("classifier.weight", {labels, parts(config) * dim});
   names.add_head("classifier.bias", {labels});
   return names;
 }
 
-const ModelKind& kind_of(VitKind kind) {
-  return *std::ranges::find_if(model_kinds(), [&](const ModelKind& known) {
-    const auto* family = known.as<VitFamily>();
-    return family != nullptr && family->kind == kind;
-  });
-}
-
-std::string prefix_of(VitKind kind) { return std::string(kind_of(kind).type) + "."; }
+std::string prefix_of(VitKind kind) { return std::string(list_row_of(kind).type) + "."; }
 
 std::string config_json(const VitConfig& config, Dtype dtype) {
   using Json = nlohmann::ordered_json;
-  const ModelKind& kind = kind_of(config.kind);
+  const PictureKind& kind = kind_of(config);
   const bool has_labels = !config.labels.empty();
   const auto both = [](const PictureSize& size) {
     return size.height == size.width ? Json(size.height) : Json::array({size.height, size.width});
   };
   Json json = Json::object();
-  json.update({{"architectures", {has_labels ? kind.as<VitFamily>()->classifier : kind.as<VitFamily>()->model}},
-               {"model_type", kind.type},
+  json.update({{"architectures", {has_labels ? kind.classifier : kind.model}},
+               {"model_type", list_row_of(config.kind).type},
                {"image_size", both(config.picture)},
                {"patch_size", both(config.patch)},
                {"num_channels", config.channels},
@@ -118,16 +116,7 @@ std::string config_json(const VitConfig& config, Dtype dtype) {
                {"layer_norm_eps", config.epsilon},
                {"qkv_bias", true},
                {"dtype", std::string(transformers_dtype(dtype))}});
-  if (config.kind == VitKind::vit) {
-    json["intermediate_size"] = config.ff_dim;
-  } else {
-    if (config.ff_dim % config.model_dim == 0) {
-      json["mlp_ratio"] = config.ff_dim / config.model_dim;
-    } else {
-      json["mlp_ratio"] = static_cast<double>(config.ff_dim) / static_cast<double>(config.model_dim);
-    }
-    json["use_swiglu_ffn"] = false;
-  }
+  kind.write_ff_dim(config, json);
   if (has_labels) {
     Json names = Json::object(), numbers = Json::object();
     for (std::size_t i = 0; i < config.labels.size(); ++i) {
@@ -144,22 +133,22 @@ bool is_vit_folder(const std::string& folder) {
   const ModelConfig json(folder);
   const auto type = json.find("model_type");
   return type && std::ranges::any_of(model_kinds(), [&](const ModelKind& kind) {
-           return kind.as<VitFamily>() != nullptr && type->string() == kind.type;
+           return kind.as<PictureKind>() != nullptr && type->string() == kind.type;
          });
 }
 
 VitConfig read_vit_config(const std::string& folder) {
   const ModelConfig json(folder);
-  const auto& family = family_of_kind<VitFamily>(json["model_type"], "Vision Transformers");
+  const auto& kind = family_of_kind<PictureKind>(json["model_type"], "Vision Transformers");
   json.expect(kVitFixed);
-  VitConfig config{.kind = family.kind,
+  VitConfig config{.kind = kind.kind,
                    .picture = read_size(json, "image_size"),
                    .patch = read_size(json, "patch_size"),
                    .channels = json.find("num_channels") ? json.size("num_channels") : 3,
                    .model_dim = json.size("hidden_size"),
                    .layers = json.layers("num_hidden_layers"),
                    .heads = json.heads("num_attention_heads", "hidden_size"),
-                   .ff_dim = read_ff_dim(json, family.kind),
+                   .ff_dim = kind.read_ff_dim(json),
                    .activation = json.activation("hidden_act"),
                    .epsilon = json.epsilon("layer_norm_eps"),
                    .labels = json.labels()};
@@ -205,13 +194,10 @@ StackConfig stack_config(const VitConfig& config) {
                     .activation = config.activation,
                     .epsilon = config.epsilon,
                     .norm_order = NormOrder::pre,
-                    .layer_scale = config.kind == VitKind::dinov2},
+                    .layer_scale = kind_of(config).layer_scale},
           .layers = config.layers,
           .final_norm = true};
 }
-
-// Vectors of model_dim that the classifier takes.
-std::int64_t parts(const VitConfig& config) { return config.kind == VitKind::dinov2 ? 2 : 1; }
 
 }  // namespace
 

@@ -1,4 +1,6 @@
-// Reads how queries and keys rotate, with the scalings of transformers that are known here.
+// Reads how queries and keys rotate, with the scalings of transformers that are known here, and the types of layers.
+#include "models/layer_keys.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 #include "core/mathematics.h"
 #include "io/files/text.h"
 #include "layers/basic/layer_checks.h"
-#include "models/language_kind.h"
 
 namespace qkv::inline models {
 namespace {
@@ -108,6 +109,22 @@ std::int64_t readable_positions(const ModelConfig& config, const std::optional<R
   if (!rotary || rotary->scaling.kind != RotaryKind::dynamic) return positions;
   return std::min(static_cast<std::int64_t>(static_cast<double>(positions) * std::min(rotary->scaling.factor, 1024.0)),
                   kMaxLayerSize);
+}
+
+std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& json, std::int64_t layers,
+                                                       const std::function<bool(std::size_t layer)>& otherwise) {
+  const auto types = json.find("layer_types");
+  if (!types) return otherwise;
+  std::vector<bool> windowed;
+  for (const io::JsonValue& type : types->elements()) {
+    const std::string name = type.string();
+    windowed.push_back(name == "sliding_attention");
+    if (!windowed.back() && name != "full_attention") {
+      type.refuse(fmt::format("is {}, must be \"full_attention\" or \"sliding_attention\"", io::quote(name)));
+    }
+  }
+  if (std::ssize(windowed) != layers) types->refuse(fmt::format("must have {} elements, one for each layer", layers));
+  return [windowed](std::size_t layer) { return windowed[layer]; };
 }
 
 }  // namespace qkv::inline models

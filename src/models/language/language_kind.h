@@ -1,13 +1,12 @@
 // Differences between kinds of decoder-only models when their folders become LanguageModels.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
-#include "models/model_config.h"
+#include "models/layer_keys.h"
+#include "models/model_kinds.h"
 #include "models/tensor_names.h"
 #include "qkv/models/language_model.h"
 
@@ -30,8 +29,6 @@ struct LanguageKind {
   std::span<const std::string_view> passed_over{};  // ends of the names of what no forward pass needs
 };
 
-extern const LanguageKind kGpt2, kGptNeox, kLlama, kMistral, kPhi3, kQwen2, kQwen3, kGemma2, kGemma3;
-
 // The keys that Llama and those after it share: sizes, a pre-norm layer of RMS norms with a gated feed-forward and
 // without biases, alike `layers` times, and rotary positions.
 LanguageModelConfig read_llama(const ModelConfig& config);
@@ -41,22 +38,4 @@ LanguageModelConfig read_mistral(const ModelConfig& config);
 // Adds to the layers whose place is_windowed() names that a token attends to itself and `window` - 1 tokens before it.
 void add_windows(const ModelConfig& config, std::string_view key, LanguageModelConfig& model,
                  const std::function<bool(std::size_t layer)>& is_windowed);
-// The layer's entry of "layer_types", "sliding_attention" or "full_attention"; `otherwise` if the key is missing.
-std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& config, std::int64_t layers,
-                                                       const std::function<bool(std::size_t layer)>& otherwise);
-
-// How queries and keys rotate: from "rope_parameters", or "rope_theta" and "rope_scaling", as older files have it.
-// Heads have `head_dim` elements, of which the share `partial` rotates unless the file has one.
-struct RotaryDefaults {
-  double base = 10000;
-  double partial = 1;
-};
-RotaryConfig read_rotary(const ModelConfig& config, std::int64_t head_dim, const RotaryDefaults& defaults = {});
-// The same of one of the objects that rope_parameters may hold, one for each type of layers.
-RotaryConfig read_rotary(const io::JsonValue& parameters, const ModelConfig& config, std::int64_t head_dim,
-                         const RotaryDefaults& defaults);
-
-// The sequence that a model can read: max_position_embeddings; of a dynamic rotary scaling `factor` times as many.
-std::int64_t readable_positions(const ModelConfig& config, const std::optional<RotaryConfig>& rotary);
-
 }  // namespace qkv::inline models

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "models/model_config.h"
+#include "models/model_kinds.h"
 #include "models/tensor_names.h"
 #include "qkv/models/text_encoder.h"
 #include "qkv/models/text_model.h"
@@ -36,7 +37,6 @@ struct EncoderKind {
 };
 
 extern const std::span<const HeadNames> kRobertaHeads;  // MPNet's, too
-extern const EncoderKind kBert, kRoberta, kDistilBert, kMpnet, kModernBert, kAlbert;
 
 // Reads BERT's config, whose keys and names are RoBERTa's too.
 TextEncoderConfig read_bert(const ModelConfig& config);

@@ -1,0 +1,32 @@
+// Keys of config.json that encoders and language models share: how the queries and keys of a layer rotate, and which
+// layers have a window.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "models/model_config.h"
+#include "qkv/layers/transformer_layer.h"
+
+namespace qkv::inline models {
+
+// What "layer_types" says of a layer, "sliding_attention" or "full_attention"; `otherwise` if the key is not there.
+std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& config, std::int64_t layers,
+                                                       const std::function<bool(std::size_t layer)>& otherwise);
+
+// How queries and keys rotate: from "rope_parameters", or "rope_theta" and "rope_scaling", as older files have it.
+// Heads have `head_dim` elements, of which the share `partial` rotates unless the file has one.
+struct RotaryDefaults {
+  double base = 10000;
+  double partial = 1;
+};
+RotaryConfig read_rotary(const ModelConfig& config, std::int64_t head_dim, const RotaryDefaults& defaults = {});
+// The same of one of the objects that rope_parameters may hold, one for each type of layers.
+RotaryConfig read_rotary(const io::JsonValue& parameters, const ModelConfig& config, std::int64_t head_dim,
+                         const RotaryDefaults& defaults);
+
+// The sequence that a model can read: max_position_embeddings; of a dynamic rotary scaling `factor` times as many.
+std::int64_t readable_positions(const ModelConfig& config, const std::optional<RotaryConfig>& rotary);
+
+}  // namespace qkv::inline models
