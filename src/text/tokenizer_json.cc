@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/sha256.h"
+#include "io/base64.h"
 #include "io/files/text.h"
 #include "text/json_fields.h"
 #include "text/stages/charsmap.h"

@@ -3,7 +3,6 @@
 #include "explain/chosen.h"
 #include "explain/json_schema.h"
 #include "explain/map_bytes.h"
-#include "explain/measure/pyramid.h"
 #include "explain/show/report_page.h"
 #include "qkv/explain/written_text.h"
 
@@ -144,17 +143,6 @@ TEST(Base85, IsZ85) {
   std::string all;
   for (int i = 0; i < 1 << 16; ++i) all += static_cast<char>(i * 2654435761u >> 13);
   EXPECT_EQ(letters(all).find_first_of("<\"'\\ "), std::string::npos);  // which would end an element
-}
-
-// RFC 4648, section 10.
-TEST(Base64, KnownTexts) {
-  for (const auto& [bytes, text] : {std::pair("", ""), std::pair("f", "Zg=="), std::pair("fo", "Zm8="),
-                                    std::pair("foo", "Zm9v"), std::pair("foobar", "Zm9vYmFy")}) {
-    std::string written;
-    append_base64(written, bytes);
-    EXPECT_EQ(written, text);
-    EXPECT_EQ(base64_size(std::string_view(bytes).size()), written.size());
-  }
 }
 
 // And takes no more room than is said.

@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-#include "io/files/text.h"
+#include "io/base64.h"
 
 namespace qkv::test {
 

@@ -6,6 +6,7 @@
 #include "explain/map_bytes.h"
 #include "explain/measure/pyramid.h"
 #include "explain/show/report_page.h"
+#include "io/base64.h"
 #include "memory_for_test.h"
 #include "qkv/explain/attention_maps.h"
 #include "qkv/explain/explain_model.h"
@@ -279,11 +280,13 @@ TEST(SurveyMaps, CellsAreMeansAndKeptHeadsHaveTheirKeysAndRows) {
 TEST(SurveyMaps, GridFollowsTheRoom) {
   const LongInput input(300, 300, 2, 3);
   // Beside them 12 times 300 lengths of values of 20 characters; 4 bytes each of 32 keys and their weights, and a row.
-  const std::size_t beside = 12 * 300 * 20 + 2 * base64_size(300 * 32 * 4) + base64_size(300 * 4);
+  const std::size_t beside = 12 * 300 * 20 + 2 * io::base64_size(300 * 32 * 4) + io::base64_size(300 * 4);
   for (const std::size_t bytes : {400'000u, 700'000u}) {
     const HeadSurvey survey = survey_of(input, {.keep = {{0, 1, 1}}, .keep_rows = {3}, .bytes = bytes});
     const std::int64_t grid = survey.heads[0].map->blocks.size(0);
-    const auto cells = [](std::int64_t n) { return 12 * base64_size(static_cast<std::size_t>(pyramid_cells(n, n))); };
+    const auto cells = [](std::int64_t n) {
+      return 12 * io::base64_size(static_cast<std::size_t>(pyramid_cells(n, n)));
+    };
     EXPECT_LT(grid, 300);
     EXPECT_LE(cells(grid) + beside, bytes);
     EXPECT_GT(cells(grid + 1) + beside, bytes);

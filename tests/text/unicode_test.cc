@@ -2,7 +2,7 @@
 // schemes/code_points.txt); the normalizer Precompiled against it, and charsmaps that break a rule.
 #include "text/stages/unicode.h"
 
-#include "io/files/text.h"
+#include "io/base64.h"
 #include "qkv/text/tokenizer.h"
 #include "text/stages/normalizers.h"
 #include "text/stages/pre_tokenizers.h"
@@ -199,15 +199,6 @@ TEST(Charsmap, RefusesWhatLeadsOutside) {
   for (const auto& [blob, fault] : cases) {
     EXPECT_EQ(test::message_of<std::invalid_argument>([&, &bytes = blob] { Charsmap{bytes}; }),
               "the charsmap has " + fault);
-  }
-}
-
-TEST(Base64, IsWholeOrNothing) {
-  const std::pair<const char*, std::string> cases[] = {
-      {"", ""}, {"Zg==", "f"}, {"Zm8=", "fo"}, {"Zm9v", "foo"}, {"+/8A", "\xFB\xFF\0"s}};
-  for (const auto& [text, bytes] : cases) EXPECT_EQ(io::decode_base64(text), bytes) << text;
-  for (const char* broken : {"Z", "Zg=", "Zh==", "Zm9=", "Z===", "====", "Zm 9", "Zm9-", "Zg==Zg=="}) {
-    EXPECT_EQ(io::decode_base64(broken), std::nullopt) << broken;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "explain/observe/require.h"
+#include "io/base64.h"
 #include "qkv/explain/attention_maps.h"
 
 namespace qkv::inline explaining {
@@ -97,9 +98,9 @@ std::size_t unsigned_of(std::int64_t count) { return static_cast<std::size_t>(co
 // Whole rows, and for each query its strongest keys as 4 bytes each, with their weights.
 std::size_t bytes_of_kept_head(const MapSizes& sizes, std::int64_t rows, Dtype dtype) {
   const std::size_t number = dtype == Dtype::f64 ? 8 : 4;
-  return unsigned_of(rows) * base64_size(unsigned_of(sizes.keys) * number) +
-         base64_size(unsigned_of(sizes.queries * sizes.top) * 4) +
-         base64_size(unsigned_of(sizes.queries * sizes.top) * number);
+  return unsigned_of(rows) * io::base64_size(unsigned_of(sizes.keys) * number) +
+         io::base64_size(unsigned_of(sizes.queries * sizes.top) * 4) +
+         io::base64_size(unsigned_of(sizes.queries * sizes.top) * number);
 }
 
 // Bytes for heads of all sizes; only the first `heads` are kept.
@@ -117,7 +118,7 @@ std::size_t bytes_of_pyramids(std::span<const MapSizes> all, std::int64_t grid) 
   std::size_t sum = 0;
   for (const MapSizes& sizes : all) {
     const std::int64_t cells = pyramid_cells(std::min(sizes.queries, grid), std::min(sizes.keys, grid));
-    sum += unsigned_of(sizes.heads) * base64_size(unsigned_of(cells));
+    sum += unsigned_of(sizes.heads) * io::base64_size(unsigned_of(cells));
   }
   return sum;
 }

@@ -29,9 +29,6 @@ inline constexpr int kNoNumber = 255;
 double largest_mean(const PyramidLevel& level);
 std::string bytes_of(const PyramidLevel& level, double largest);
 
-// Letters of base64, padded.
-constexpr std::size_t base64_size(std::size_t bytes) { return (bytes + 2) / 3 * 4; }
-
 // Cells of all levels.
 std::int64_t pyramid_cells(std::int64_t rows, std::int64_t columns);
 

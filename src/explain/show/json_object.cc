@@ -12,6 +12,7 @@
 
 #include "explain/measure/pyramid.h"
 #include "explain/show/report_page.h"
+#include "io/base64.h"
 #include "qkv/version.h"
 
 namespace qkv::inline explaining {
@@ -56,15 +57,10 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "numbers are written as they are in memory");
 
-std::string base64(std::string_view bytes) {
-  std::string text;
-  append_base64(text, bytes);
-  return text;
-}
-
 std::string numbers_in_base64(const TensorView& view) {
   const std::size_t size = view.dtype() == Dtype::f32 ? sizeof(float) : sizeof(double);
-  return base64({reinterpret_cast<const char*>(view.bytes()), static_cast<std::size_t>(view.element_count()) * size});
+  return io::encode_base64(
+      {reinterpret_cast<const char*>(view.bytes()), static_cast<std::size_t>(view.element_count()) * size});
 }
 
 // Row by row of tiles, each of so many rows and columns, or what is left.
@@ -80,7 +76,7 @@ OrderedJson to_object(const PyramidLevel& level) {
       for (std::int64_t i = top; i < bottom; ++i) {
         tile.append(bytes, static_cast<std::size_t>(i * level.columns + left), static_cast<std::size_t>(width));
       }
-      tiles.push_back(base64(deflated(tile)));
+      tiles.push_back(io::encode_base64(deflated(tile)));
     }
   }
   return {{"rows", level.rows},
@@ -97,7 +93,7 @@ OrderedJson top_object(const TensorView& keys, const TensorView& weights) {
     const auto narrow = static_cast<std::int32_t>(key[i]);
     std::memcpy(bytes.data() + static_cast<std::size_t>(i) * sizeof narrow, &narrow, sizeof narrow);
   }
-  return {{"count", keys.size(1)}, {"keys", base64(bytes)}, {"weights", numbers_in_base64(weights)}};
+  return {{"count", keys.size(1)}, {"keys", io::encode_base64(bytes)}, {"weights", numbers_in_base64(weights)}};
 }
 
 }  // namespace

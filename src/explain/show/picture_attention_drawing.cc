@@ -8,7 +8,8 @@
 #include "core/mathematics.h"
 #include "explain/observe/require.h"
 #include "explain/show/heat.h"
-#include "explain/show/report_page.h"
+#include "explain/show/svg.h"
+#include "io/base64.h"
 #include "io/wrap.h"
 #include "qkv/explain/picture_attention.h"
 
@@ -112,9 +113,7 @@ std::string image_address(const TensorView& view) {
     }
     bytes.append(row - 3 * width, '\0');
   }
-  std::string address = "data:image/bmp;base64,";
-  append_base64(address, bytes);
-  return address;
+  return "data:image/bmp;base64," + io::encode_base64(bytes);
 }
 
 // Programs that smooth pictures where they are drawn larger would smear a small one: it is made larger here.
@@ -131,26 +130,44 @@ Tensor enlarged(const TensorView& view) {
   return large;
 }
 
-// A path for each of 16 heats, in units of a patch.
-std::string heat_paths(const Tensor& weights) {
-  constexpr int kLevels = 16;
-  const Tensor heats = heats_of(weights);
-  std::array<std::string, kLevels> paths;
-  for (std::int64_t y = 0; y < heats.size(0); ++y) {
-    for (std::int64_t x = 0; x < heats.size(1); ++x) {
-      const double heat = heats.view().at<double>({y, x});
-      const auto level = static_cast<std::size_t>(std::clamp(heat, 0.0, 1.0) * (kLevels - 1) + 0.5);
-      paths[level] += fmt::format("M{} {}h1v1h-1z", x, y);
+// One picture, drawn again in each panel, with weights over it.
+class PictureSvg : public Svg {
+ public:
+  static constexpr double kSide = 150;
+
+  explicit PictureSvg(const TensorView& view)
+      : height_(kSide * static_cast<double>(view.size(0)) / static_cast<double>(view.size(1))) {
+    body_ = fmt::format(
+        "<defs><image id=\"picture\" width=\"{:.0f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" "
+        "href=\"{}\"/></defs>\n",
+        kSide, height_, image_address(enlarged(view)));
+  }
+
+  double height() const { return kTitle + height_; }  // of a panel
+
+  void panel(double x, double y, const std::string& title, const Tensor* weights) {
+    begin(x, y);
+    text(0, 12, title);
+    begin(0, kTitle);
+    body_ += "<use href=\"#picture\"/>\n";
+    if (weights != nullptr) {
+      std::array<std::string, 16> colors;
+      for (std::size_t i = 0; i < colors.size(); ++i) colors[i] = hex(heat_color(static_cast<double>(i) / 15));
+      const Tensor heats = heats_of(*weights);
+      body_ += fmt::format("<g opacity=\"{}\" shape-rendering=\"crispEdges\" transform=\"scale({} {})\">\n{}</g>\n",
+                           kHeatShare, kSide / static_cast<double>(heats.size(1)),
+                           height_ / static_cast<double>(heats.size(0)),
+                           cell_paths(heats.size(0), heats.size(1), colors, [&](std::int64_t i, std::int64_t j) {
+                             return static_cast<std::size_t>(heats.view().at<double>({i, j}) * 15 + 0.5);
+                           }));
     }
+    end(), end();
   }
-  std::string svg;
-  for (std::size_t level = 0; level < kLevels; ++level) {
-    if (paths[level].empty()) continue;
-    const std::string color = hex(heat_color(static_cast<double>(level) / (kLevels - 1)));
-    svg += fmt::format("<path fill=\"{}\" d=\"{}\"/>", color, paths[level]);
-  }
-  return svg;
-}
+
+ private:
+  static constexpr double kTitle = 18;
+  double height_ = 0;  // of the picture
+};
 
 // The patch with the largest weight.
 std::pair<PictureSize, double> largest(const Tensor& patches) {
@@ -199,31 +216,15 @@ std::string to_text(const PictureAttention& seen, const TensorView& view, const 
 }
 
 std::string to_svg(const PictureAttention& seen, const TensorView& view) {
-  constexpr double kSide = 150, kGap = 12, kTitle = 18;
-  const double height = kSide * static_cast<double>(view.size(0)) / static_cast<double>(view.size(1));
-  std::int64_t heads = 0;
-  for (const auto& head : seen.heads) heads = std::max(heads, head.index.head + 1);
-  const std::int64_t columns = std::max<std::int64_t>(heads, 2),
-                     layers = std::ssize(seen.heads) / std::max<std::int64_t>(heads, 1);
-  const double row = height + kTitle + kGap;
-  const double width = static_cast<double>(columns) * (kSide + kGap) + kGap;
-  std::string svg = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" "
-      "font-size=\"12\">\n<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#ffffff\"/>\n<defs><image id=\"picture\" "
-      "width=\"{2:.0f}\" height=\"{3:.1f}\" preserveAspectRatio=\"none\" href=\"{4}\"/></defs>\n",
-      width, row * static_cast<double>(layers + 1) + kGap, kSide, height, image_address(enlarged(view)));
+  constexpr double kGap = 12;
+  PictureSvg svg(view);
+  std::int64_t columns = 2;
+  for (const auto& head : seen.heads) columns = std::max(columns, head.index.head + 1);
+  double bottom = 0;
   const auto panel = [&](std::int64_t column, std::int64_t line, const std::string& title, const Tensor* weights) {
-    const double x = kGap + static_cast<double>(column) * (kSide + kGap), y = kGap + static_cast<double>(line) * row;
-    svg += fmt::format(
-        "<g transform=\"translate({:.0f} {:.1f})\"><text y=\"12\">{}</text><g transform=\"translate(0 "
-        "{:.0f})\"><use href=\"#picture\"/>",
-        x, y, title, kTitle);
-    if (weights != nullptr) {
-      svg += fmt::format("<g opacity=\"{}\" shape-rendering=\"crispEdges\" transform=\"scale({} {})\">{}</g>",
-                         kHeatShare, kSide / static_cast<double>(weights->size(1)),
-                         height / static_cast<double>(weights->size(0)), heat_paths(*weights));
-    }
-    svg += "</g></g>\n";
+    const double y = kGap + static_cast<double>(line) * (svg.height() + kGap);
+    svg.panel(kGap + static_cast<double>(column) * (PictureSvg::kSide + kGap), y, title, weights);
+    bottom = y + svg.height() + kGap;
   };
   const std::string name = seen.token == "class" ? "class token" : "patch " + seen.token;
   panel(0, 0, "picture", nullptr);
@@ -232,7 +233,8 @@ std::string to_svg(const PictureAttention& seen, const TensorView& view) {
     panel(head.index.head, head.index.layer + 1, fmt::format("layer {}, head {}", head.index.layer, head.index.head),
           &head.patches);
   }
-  return svg + "</svg>\n";
+  return svg.picture(static_cast<double>(columns) * (PictureSvg::kSide + kGap) + kGap, bottom,
+                     "where the " + name + " looks");
 }
 
 }  // namespace qkv

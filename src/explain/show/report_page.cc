@@ -1,4 +1,4 @@
-// Writes bytes as letters, three or four at a time, and text and matrices as HTML.
+// Writes bytes as letters, four at a time, and text and matrices as HTML.
 #include "explain/show/report_page.h"
 
 #include <fmt/format.h>
@@ -7,25 +7,10 @@
 #include <array>
 #include <cstdint>
 
-#include "explain/measure/pyramid.h"
 #include "explain/show/json_object.h"
 #include "explain/steps/text_parts.h"
 
 namespace qkv::inline explaining {
-
-void append_base64(std::string& text, std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  text.reserve(text.size() + base64_size(bytes.size()));
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t three = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      three = three << 8 | (i + k < bytes.size() ? static_cast<std::uint8_t>(bytes[i + k]) : 0u);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      text += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-    }
-  }
-}
 
 void append_base85(std::string& text, std::string_view bytes) {
   constexpr std::string_view kLetters =

@@ -19,9 +19,6 @@ std::string_view report_page();
 // bytes longer.
 std::string deflated(std::string_view bytes);
 
-// RFC 4648, section 4.
-void append_base64(std::string& text, std::string_view bytes);
-
 // Five letters for four bytes (base64 has five and a third): those of Z85 (https://rfc.zeromq.org/spec/32), but a comma
 // for "<", which would end a page's element. As in Ascii85, the last 1 to 3 bytes are one letter more than bytes.
 void append_base85(std::string& text, std::string_view bytes);

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,6 +25,10 @@ struct RoleStyle {
   const char *name, *terminal, *paper, *letter;
 };
 const RoleStyle& style_of(Role role);
+
+// Cells in units of a cell: a path for each colour that is not empty; runs of one colour are one piece.
+std::string cell_paths(std::int64_t rows, std::int64_t columns, std::span<const std::string> colors,
+                       const std::function<std::size_t(std::int64_t row, std::int64_t column)>& color_at);
 
 class Svg : public io::Svg {
  public:

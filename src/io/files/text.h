@@ -1,4 +1,4 @@
-// Bytes from files as text: in messages, as UTF-8 and as base64.
+// Bytes from files as text: in messages, and as UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,5 @@ std::string quote(std::string_view text);
 std::size_t size_of_first(std::string_view text);
 // The number of code points; nothing if the bytes are not UTF-8.
 std::optional<std::size_t> code_points_in(std::string_view text);
-
-// Nothing unless the text is base64 (RFC 4648, section 4) throughout: its alphabet, padded to groups of four, no bit
-// beyond the last byte.
-std::optional<std::string> decode_base64(std::string_view text);
 
 }  // namespace qkv::io
