@@ -4,6 +4,7 @@
 
 #include <hwy/cache_control.h>
 
+#include <algorithm>
 #include <type_traits>
 
 #include "simd/flush_subnormals.h"
@@ -73,9 +74,26 @@ HWY_INLINE void prefetch_tile(const T* out, std::int64_t stride) {
   }
 }
 
+// multiply_tile() of the only row of a product, which reads a block in fewer bits once, in order. Returns `count`.
+template <int kVectors, class T, class R>
+HWY_INLINE std::int64_t multiply_one_row(const T* HWY_RESTRICT left, std::int64_t step, const R* HWY_RESTRICT right,
+                                         std::int64_t count, Vec<T> (&sum)[1][kVectors]) {
+  constexpr std::int64_t kColumns = kTileColumns<T>, kWholeLines = 192;
+  constexpr std::int64_t kSteps = std::max<std::int64_t>(1, kWholeLines / (kColumns * sizeof(R)));
+  std::int64_t k = 0;
+  for (; k + kSteps <= count; k += kSteps) {
+    prefetch_ahead(right, kSteps * kColumns);
+    multiply_tile<1, kVectors>(left, 0, step, right, kColumns, kSteps, sum);
+    left += kSteps * step;
+    right += kSteps * kColumns;
+  }
+  multiply_tile<1, kVectors>(left, 0, step, right, kColumns, count - k, sum);
+  return count;
+}
+
 // Tiles of kRows from `row` on while they fit; returns the row behind them. `right`: the block. Each tile fetches its
 // share of the next block, which so arrives at a steady rate: with few rows the product would otherwise wait for
-// memory. One row reads a block once, in order, which the processor fetches by itself.
+// memory. One row reads a block once, in order: the processor fetches floats by itself.
 template <Sums kSums, int kRows, int kVectors, class T, class S, class R>
 HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const DepthBlock<T>& block, const R* right,
                                       std::int64_t row) {
@@ -92,7 +110,14 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
       if (block.add) load_tile<kRows, kVectors>(out, product.out_stride, product.columns, sum);
       stored.add = false;
     }
-    for (std::int64_t k = 0; k < block.count; k += kPrefetchSteps) {
+    std::int64_t k = 0;
+    if constexpr (kRows == 1 && kSums == Sums::blocks && sizeof(R) < sizeof(T)) {
+      if (product.rows == 1) {
+        k = multiply_one_row(product.left + block.begin * product.left_step, product.left_step, right, block.count,
+                             sum);
+      }
+    }
+    for (; k < block.count; k += kPrefetchSteps) {
       const T* left = product.left + row * product.left_stride + (block.begin + k) * product.left_step;
       const std::int64_t end = k + kPrefetchSteps < block.count ? k + kPrefetchSteps : block.count;
       if (kRows > 1 || product.rows > 1) {

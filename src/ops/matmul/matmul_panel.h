@@ -1,6 +1,8 @@
 // The kernel of matmul: some rows of the left operand times one panel of the packed right one.
 #pragma once
 
+#include <hwy/cache_control.h>
+
 #include <cstdint>
 
 #include "qkv/dtype.h"
@@ -28,6 +30,17 @@ struct PanelProduct {
 };
 
 inline constexpr std::int64_t kWideDepth = 512;
+
+// How far ahead of few rows their panels are fetched: what a processor fetches by itself ends with a page of memory,
+// and widening leaves it too little room to look beyond.
+inline constexpr std::int64_t kAheadBytes = 4096;
+
+// `count` numbers, so many ahead of `from`, line by line of the cache. A prefetch never faults.
+template <class S>
+HWY_INLINE void prefetch_ahead(const S* from, std::int64_t count, std::int64_t ahead = kAheadBytes / sizeof(S)) {
+  constexpr std::int64_t kCacheLine = 64 / sizeof(S);
+  for (std::int64_t i = 0; i < count; i += kCacheLine) hwy::Prefetch(from + ahead + i);
+}
 
 template <class T, class S = T>
 using MultiplyPanel = void (*)(const PanelProduct<T, S>&);
