@@ -82,8 +82,8 @@ class QKV_API PackedMatrix {
   int panel_columns() const { return panel_columns_; }
   int panel_group() const { return panel_group_; }
   /// int8: f32 [n], and i32 [n] of the whole numbers' sums. int8_groups: both [panel][k / 32][column]. q8: f16
-  /// [panel][k / 32][column], q4: [panel][k / 32][scale, minimum][column], and its panels have rows 2i and 2i + 1 in
-  /// one byte.
+  /// [panel][k / 32][column], q4: [panel][k / 32][scale, minimum][column], and its panels [k / 8][column][4] bytes,
+  /// each of rows 2i and 2i + 1.
   const TensorView& column_scales() const { return column_scales_; }
   const TensorView& column_sums() const { return column_sums_; }
   /// All of them, one behind the other, each from a multiple of 64 bytes on.

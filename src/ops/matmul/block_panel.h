@@ -17,13 +17,20 @@ struct BlockPanel {
   const Float16* scales;
 };
 
-// out [columns] = left [depth] panel [depth, panel_columns] (+ bias), as PanelProduct of one row, of at most kWideDepth
-// rows: one chain, whose factors are widened on the way.
-struct BlockRow {
+inline BlockPanel first_panel(const PackedMatrix& b) {
+  return {b.panels().data<std::uint8_t>(), b.column_scales().data<Float16>()};
+}
+
+// out [rows, columns] = left [rows, depth] panel [depth, panel_columns] (+ bias), as PanelProduct, of at most
+// kWideDepth steps: one chain, whose factors are widened on the way, once for a tile of rows.
+struct BlockRows {
   const float* left;
+  std::int64_t left_stride;
+  std::int64_t rows;
   BlockPanel panel;
   std::int64_t depth;
   float* out;
+  std::int64_t out_stride;
   std::int64_t columns;
   const float* bias;  // nullptr: none
   bool accumulate;
@@ -32,14 +39,17 @@ struct BlockRow {
 struct BlockKernel {
   // to [depth, panel_columns] are the panel's numbers.
   void (*widen)(const BlockPanel& panel, std::int64_t depth, float* to);
-  void (*multiply)(const BlockRow& row);
+  void (*multiply)(const BlockRows& rows);
+  std::int64_t most_rows;     // more are cheaper to multiply by what widen() gives
   std::int64_t number_bytes;  // of a block of one column
   std::int64_t scales;        // of a block of one column
+  std::int64_t group;         // bytes of a column that lie together
 
-  BlockPanel at(const PackedMatrix& b, std::int64_t panel, std::int64_t row) const {
-    const std::int64_t blocks = (panel * b.rows() + row) / kBlockDepth * b.panel_columns();
-    return {b.panels().data<std::uint8_t>() + blocks * number_bytes,
-            b.column_scales().data<Float16>() + blocks * scales};
+  // Of a matrix of so many rows, whose first panel is `first`.
+  BlockPanel at(const BlockPanel& first, std::int64_t rows, std::int64_t panel_columns, std::int64_t panel,
+                std::int64_t row) const {
+    const std::int64_t blocks = (panel * rows + row) / kBlockDepth * panel_columns;
+    return {first.numbers + blocks * number_bytes, first.scales + blocks * scales};
   }
 };
 

@@ -331,7 +331,7 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
                  });
 }
 
-// One row is multiplied by blocks as they are, several by what they are widened to, a block of the depth at a time:
+// Few rows are multiplied by blocks as they are, more by what they are widened to, a block of the depth at a time:
 // sums are those of the kernel for floats.
 void multiply_blocks(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
                      const MatmulOptions& options) {
@@ -340,39 +340,43 @@ void multiply_blocks(const TensorView& a, const PackedMatrix& b, const MutableTe
   if (m == 0 || n == 0) return;
   const BlockKernel kernel = block_kernel(b.storage());
   const MultiplyPanel<float> multiply_wide = multiply_panel<float>();
-  WideRoom wide(m, width, options.threads, 2);
-  for_each_panel(m, b, Columns(b), kTaskRows, options.threads,
-                 [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
-                   const std::int64_t column = panel * width;
-                   std::int64_t begin = 0;
-                   do {
-                     if (begin % kStopDepth == 0) check_stop();
-                     const std::int64_t count = std::min(kWideDepth, k - begin);
-                     const float* left = a.data<float>() + row * a.stride(0) + begin;
-                     float* to = out.data<float>() + row * out.stride(0) + column;
-                     const BlockPanel blocks = kernel.at(b, panel, begin);
-                     const std::int64_t columns = std::min(width, n - column);
-                     const bool accumulate = options.accumulate || begin > 0;
-                     begin += count;
-                     const float* bias = options.bias && begin == k ? options.bias.data<float>() + column : nullptr;
-                     if (rows == 1) {
-                       kernel.multiply({left, blocks, count, to, columns, bias, accumulate});
-                       continue;
-                     }
-                     kernel.widen(blocks, count, wide.of(worker));
-                     multiply_wide({.left = left,
-                                    .left_stride = a.stride(0),
-                                    .left_step = 1,
-                                    .rows = rows,
-                                    .panel = wide.of(worker),
-                                    .depth = count,
-                                    .out = to,
-                                    .out_stride = out.stride(0),
-                                    .columns = columns,
-                                    .bias = bias,
-                                    .accumulate = accumulate});
-                   } while (begin < k);
-                 });
+  const BlockPanel first = first_panel(b);
+  const float *left = a.data<float>(), *bias = options.bias ? options.bias.data<float>() : nullptr;
+  float* result = out.data<float>();
+  WideRoom wide(m, width, options.threads, kernel.most_rows + 1);
+  for_each_panel(
+      m, b, Columns(b), kTaskRows, options.threads,
+      [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
+        const std::int64_t column = panel * width;
+        std::int64_t begin = 0;
+        do {
+          if (begin % kStopDepth == 0) check_stop();
+          const std::int64_t count = std::min(kWideDepth, k - begin);
+          const float* own = left + row * a.stride(0) + begin;
+          float* to = result + row * out.stride(0) + column;
+          const BlockPanel blocks = kernel.at(first, k, width, panel, begin);
+          const std::int64_t columns = std::min(width, n - column);
+          const bool accumulate = options.accumulate || begin > 0;
+          begin += count;
+          const float* last_bias = bias != nullptr && begin == k ? bias + column : nullptr;
+          if (m <= kernel.most_rows) {
+            kernel.multiply({own, a.stride(0), rows, blocks, count, to, out.stride(0), columns, last_bias, accumulate});
+            continue;
+          }
+          kernel.widen(blocks, count, wide.of(worker));
+          multiply_wide({.left = own,
+                         .left_stride = a.stride(0),
+                         .left_step = 1,
+                         .rows = rows,
+                         .panel = wide.of(worker),
+                         .depth = count,
+                         .out = to,
+                         .out_stride = out.stride(0),
+                         .columns = columns,
+                         .bias = last_bias,
+                         .accumulate = accumulate});
+        } while (begin < k);
+      });
 }
 
 // Both operands lie in panels of the same width: one of a, read across, gives the rows of a task.

@@ -300,7 +300,8 @@ PackedMatrix PackedMatrix::of_blocks(const TensorView& blocks, WeightStorage sto
 
 void PackedMatrix::pack_blocks(const TensorView& blocks, int threads) {
   const BlockKernel form = block_kernel(storage_);
-  const std::int64_t width = panel_columns_, panels = divide_up(columns_, width), count = rows_ / kBlockDepth;
+  const std::int64_t width = panel_columns_, group = form.group, panels = divide_up(columns_, width),
+                     count = rows_ / kBlockDepth;
   std::byte* begin = allocate();
   auto* numbers = reinterpret_cast<std::uint8_t*>(begin);
   auto* scales = filled<Float16>(begin, column_scales_);
@@ -309,15 +310,17 @@ void PackedMatrix::pack_blocks(const TensorView& blocks, int threads) {
     for (std::int64_t column = panel * width; column < std::min((panel + 1) * width, columns_); ++column) {
       check_stop();
       const std::uint8_t* from = blocks.data<std::uint8_t>() + column * blocks.stride(0);
-      std::uint8_t* to = numbers + panel * count * form.number_bytes * width + column % width;
+      std::uint8_t* to = numbers + panel * count * form.number_bytes * width + column % width * group;
       Float16* scale = scales + panel * count * form.scales * width + column % width;
       for (std::int64_t block = 0; block < count; ++block) {
         for (std::int64_t i = 0; i < form.scales; ++i, scale += width, from += sizeof scale->bits) {
           std::memcpy(&scale->bits, from, sizeof scale->bits);
         }
-        for (std::int64_t i = 0; i < form.number_bytes; ++i, to += width) {
-          *to = storage_ == WeightStorage::q8 ? from[i] : neighbours_of_halves(from, i);
+        for (std::int64_t i = 0; i < form.number_bytes; ++i) {
+          to[i / group * width * group + i % group] =
+              storage_ == WeightStorage::q8 ? from[i] : neighbours_of_halves(from, i);
         }
+        to += form.number_bytes * width;
         from += form.number_bytes;
       }
     }
@@ -387,17 +390,18 @@ void PackedMatrix::pack_int8_groups(const TensorView& matrix, int threads) {
 
 void PackedMatrix::unpack_blocks(const MutableTensorView& to, std::int64_t column) const {
   const BlockKernel form = block_kernel(storage_);
+  const BlockPanel first = first_panel(*this);
   const std::int64_t width = panel_columns_, c = column % width;
   float* next = to.data<float>();
   for (std::int64_t k = 0; k < rows_; ++k, next += to.stride(0)) {
     if (k % kStopRows == 0) check_stop();
-    const BlockPanel block = form.at(*this, column / width, k);
+    const BlockPanel block = form.at(first, rows_, width, column / width, k);
     const std::int64_t row = k % kBlockDepth;
     const float scale = static_cast<float>(block.scales[c]);
     if (storage_ == WeightStorage::q8) {
       *next = scale * static_cast<float>(static_cast<std::int8_t>(block.numbers[row * width + c]));
     } else {
-      const int number = block.numbers[row / 2 * width + c] >> row % 2 * 4 & 15;
+      const int number = block.numbers[(row / 8 * width + c) * 4 + row % 8 / 2] >> row % 2 * 4 & 15;
       *next = scale * static_cast<float>(number) + static_cast<float>(block.scales[width + c]);
     }
   }

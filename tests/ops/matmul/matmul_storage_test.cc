@@ -224,13 +224,15 @@ Blocks random_blocks(WeightStorage storage, std::int64_t n, std::int64_t k) {
   return drawn;
 }
 
-// One row is multiplied by another kernel than several; 1,056 rows of weights span three blocks of the depth.
+// Few rows are multiplied by another kernel than many, in tiles; 1,056 rows of weights span three blocks of the depth.
 TEST_P(MatmulStorage, BlocksAreTheProductOfTheirNumbers) {
   for (const WeightStorage storage : {WeightStorage::q8, WeightStorage::q4}) {
     for (const auto& [m, k, n] : {Sizes{1, 32, 1},
                                   {1, 1056, 49},
                                   {1, 64, 96},
                                   {2, 544, 50},
+                                  {7, 1056, 53},
+                                  {15, 544, 50},
                                   {17, 1056, 53},
                                   {300, 32, 3},
                                   {1, 0, 5},
