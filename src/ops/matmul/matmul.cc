@@ -26,6 +26,9 @@ constexpr std::int64_t kTaskRows = 256;
 // Multiply-adds of a task, about, or bytes of the right operand, which take few rows longer than their products: a
 // microsecond or more, the price of handing it to a thread that is awake.
 constexpr std::int64_t kTaskWork = 1'000'000, kTaskBytes = 64 << 10;
+// Rows that fewer count as where threads are woken: they take as long, because the right operand is fetched and
+// widened.
+constexpr std::int64_t kLeastRows = 4;
 // Depth of a product between two questions whether to stop: a task is then 6 * 10^6 multiply-adds of vectors. Whole
 // blocks of the kernel's depth, so that sums have the same bits piece by piece.
 constexpr std::int64_t kStopDepth = 8192;
@@ -120,10 +123,14 @@ void for_each_panel(std::int64_t m, const PackedMatrix& b, Columns columns, std:
       std::clamp<std::int64_t>(std::min(kTaskWork / panel_work, kTaskBytes / panel_bytes), 1, panel_count);
   const std::int64_t group = divide_up(panel_count, divide_up(panel_count, most)),  // tasks of one size
       groups = divide_up(panel_count, group);
-  const auto panels = static_cast<double>(row_blocks * panel_count);
-  threads = worth_sharing(threads, panels * static_cast<double>(panel_work), panels * static_cast<double>(panel_bytes));
+  const auto elements = static_cast<double>(panel_count * b.rows() * width);
+  threads = worth_sharing(threads, elements * static_cast<double>(std::max(m, kLeastRows)),
+                          static_cast<double>(row_blocks * panel_count * panel_bytes));
+  // Threads that keep step read memory each in order: every one has a stretch of its own of a block's tasks.
+  const std::int64_t stretch = groups / threads, longer = groups % threads;
   parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int worker) {
-    const std::int64_t row = task / groups * task_rows, first = task % groups * group;
+    const std::int64_t row = task / groups * task_rows, own = task % groups % threads;
+    const std::int64_t first = (own * stretch + std::min(own, longer) + task % groups / threads) * group;
     for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
       product(row, std::min(task_rows, m - row), first_panel + panel, worker);
     }
@@ -135,9 +142,9 @@ int workers(int threads) { return threads > 0 ? threads : qkv::threads(); }
 // Room for each worker to widen panels in fewer bits, if there are rows enough.
 class WideRoom {
  public:
-  static constexpr std::int64_t kLeastRows = 16;  // of bf16
+  static constexpr std::int64_t kLeast = 16;  // rows of bf16
 
-  WideRoom(std::int64_t rows, std::int64_t panel_columns, int threads, std::int64_t least = kLeastRows)
+  WideRoom(std::int64_t rows, std::int64_t panel_columns, int threads, std::int64_t least = kLeast)
       : size_(kWideDepth * panel_columns) {
     if (rows >= least) room_ = Tensor::uninitialized({workers(threads), size_});
   }
