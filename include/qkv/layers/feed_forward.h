@@ -54,6 +54,9 @@ class QKV_API FeedForward {
   void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
+  std::int64_t block_rows() const;
+  /// Of rows that are a block.
+  void feed(const TensorView& rows, const MutableTensorView& out, int threads) const;
   /// What W2 takes.
   Tensor activated(const TensorView& rows, int threads) const;
 

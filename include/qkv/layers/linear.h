@@ -44,6 +44,9 @@ class QKV_API Linear {
   ClassWeights classes(Tensor& storage) const;
   CrossEntropyGradients class_gradients();
 
+  /// The right operand of x W^T, and b, if there is one, for callers that compute the product themselves.
+  const PackedMatrix& packed() const { return weight_.part(); }
+  TensorView bias() const { return config_.bias ? bias_.value.view() : TensorView(); }
   /// The right operand of grad_x += grad_out W, for callers that compute that product themselves, in parts.
   PackedMatrix pack_for_backward(int threads = 0) const;
 

@@ -191,6 +191,7 @@ class QKV_API MultiHeadAttention {
   /// With the window.
   Mask mask_of(const MultiHeadAttentionOptions& options) const;
   struct Inputs;
+  struct InputBlock;
   struct Projected;
 
   /// The heads' outputs side by side: [n, heads * head_dim]. `saved`, if given: all of it but `merged`.
@@ -206,11 +207,11 @@ class QKV_API MultiHeadAttention {
   /// As attention takes them: rows of a role (0 to 2: queries, keys, values), projected to so many heads as `out`
   /// [n, ...] has, from `first_head` on; normed, if there are norms, and rotated, if rotary, by angles from `first_row`
   /// on. `before_norm`, if given, keeps them.
-  void project(int role, const TensorView& rows, std::int64_t first_head, const RotaryRows& angles,
+  void project(int role, const InputBlock& rows, std::int64_t first_head, const RotaryRows& angles,
                std::int64_t first_row, const MutableTensorView& out, const MutableTensorView& before_norm,
                int threads) const;
   Tensor project_all(int role, const Sequences& form, std::span<const std::int64_t> starts, int threads) const;
-  void multiply(int role, const TensorView& rows, std::int64_t first_head, const MutableTensorView& out,
+  void multiply(int role, const InputBlock& rows, std::int64_t first_head, const MutableTensorView& out,
                 int threads) const;
   /// Angles of rows of queries or keys, if rotary: row i of sequence b has position starts[b] + i (none: i).
   RotaryRows angles_of(int role, const Sequences& form, std::span<const std::int64_t> starts = {}) const;

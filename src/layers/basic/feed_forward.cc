@@ -7,6 +7,7 @@
 #include "core/thread_pool.h"
 #include "core/visit_dtype.h"
 #include "layers/basic/rows.h"
+#include "ops/matmul/reduced_product.h"
 #include "ops/rowwise/row_kernels.h"
 #include "qkv/threads.h"
 
@@ -98,21 +99,41 @@ Tensor FeedForward::activated(const TensorView& rows, int threads) const {
   return wide;
 }
 
+std::int64_t FeedForward::block_rows() const {
+  return is_reduced(second_.packed().storage()) ? kReducedBlockRows : kBlockRows;
+}
+
+void FeedForward::feed(const TensorView& rows, const MutableTensorView& out, int threads) const {
+  const PackedMatrix& second = second_.packed();
+  if (!is_reduced(second.storage())) return second_.forward(activated(rows, threads), out, threads);
+  const auto operands = [](const Linear& linear) { return AffineOperands{linear.packed(), linear.bias()}; };
+  const std::optional<AffineOperands> gate = third_ ? std::optional(operands(*third_)) : std::nullopt;
+  const auto finish = [&](float* product, const float* factor, std::int64_t count) {
+    activate(config_.activation, product, count);
+    if (factor != nullptr) multiply_elements(product, factor, count);
+  };
+  const RoundedRows wide = rounded_product(RoundedRows(rows, second.storage(), threads), operands(first_),
+                                           gate ? &*gate : nullptr, finish, threads);
+  matmul(wide, second, out, {.bias = second_.bias(), .threads = threads});
+}
+
 Tensor FeedForward::forward(const TensorView& x, int threads) const {
   const LayerRows rows("feed_forward", x, config_.model_dim);
   Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
   const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
-  for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
-    second_.forward(activated(rows.view().slice(0, begin, end), threads), out_rows.slice(0, begin, end), threads);
+  for_each_row_block(rows.count(), block_rows(), threads, [&](std::int64_t begin, std::int64_t end) {
+    feed(rows.view().slice(0, begin, end), out_rows.slice(0, begin, end), threads);
   });
   return out;
 }
 
 void FeedForward::forward(const NormedRows& x, const RowSink& put, int threads) const {
   const NormedBlocks rows("feed_forward", x, config_.model_dim);
-  for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
+  for_each_row_block(rows.count(), block_rows(), threads, [&](std::int64_t begin, std::int64_t end) {
     Tensor normed;
-    put(begin, second_.forward(activated(rows.block(begin, end, normed, threads), threads), threads));
+    Tensor out = Tensor::uninitialized({end - begin, config_.model_dim}, first_.packed().dtype());
+    feed(rows.block(begin, end, normed, threads), out, threads);
+    put(begin, out);
   });
 }
 

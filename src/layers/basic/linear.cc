@@ -26,12 +26,12 @@ Tensor Linear::forward(const TensorView& x, int threads) const {
 }
 
 void Linear::forward(const TensorView& x, const MutableTensorView& out, int threads) const {
-  matmul(x, weight_.part(), out, {.bias = config_.bias ? bias_.value.view() : TensorView(), .threads = threads});
+  matmul(x, packed(), out, {.bias = bias(), .threads = threads});
 }
 
 void Linear::forward_columns(const TensorView& x, std::int64_t first, const MutableTensorView& out, int threads) const {
-  const TensorView bias = config_.bias ? bias_.value.view().slice(0, first, first + out.size(1)) : TensorView();
-  matmul_columns(x, weight_.part(), first, out, {.bias = bias, .threads = threads});
+  const TensorView part = config_.bias ? bias().slice(0, first, first + out.size(1)) : TensorView();
+  matmul_columns(x, packed(), first, out, {.bias = part, .threads = threads});
 }
 
 std::int64_t Linear::columns_at_once(std::int64_t wanted) const {
@@ -41,9 +41,7 @@ std::int64_t Linear::columns_at_once(std::int64_t wanted) const {
   return std::clamp(wanted / panel * panel, panel, divide_up(config_.out, panel) * panel);
 }
 
-ClassWeights Linear::classes(Tensor& storage) const {
-  return {.weight = weight_.value(storage), .bias = config_.bias ? bias_.value.view() : TensorView()};
-}
+ClassWeights Linear::classes(Tensor& storage) const { return {.weight = weight_.value(storage), .bias = bias()}; }
 
 CrossEntropyGradients Linear::class_gradients() {
   return {.weight = weight_.gradient(), .bias = config_.bias ? gradient_view(bias_) : MutableTensorView()};

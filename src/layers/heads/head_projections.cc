@@ -5,7 +5,6 @@
 
 #include "layers/basic/rotary_angles.h"
 #include "layers/heads/head_operands.h"
-#include "ops/matmul/matmul_columns.h"
 
 namespace qkv {
 namespace {
@@ -18,7 +17,7 @@ View share_of(const std::optional<ParameterShare>& share, const View& whole) {
 
 }  // namespace
 
-void MultiHeadAttention::multiply(int role, const TensorView& rows, std::int64_t first_head,
+void MultiHeadAttention::multiply(int role, const InputBlock& rows, std::int64_t first_head,
                                   const MutableTensorView& out, int threads) const {
   const ProjectionLayout& own = layout_->roles[role];
   const auto bias_of = [&](const std::optional<ParameterShare>& share) {
@@ -26,13 +25,14 @@ void MultiHeadAttention::multiply(int role, const TensorView& rows, std::int64_t
     return bias ? bias.reshape({bias.element_count()}) : bias;
   };
   Tensor stage;
-  TensorView input = rows;
+  std::optional<InputBlock> of_stage;
   if (own.shared_weight) {
     const PackedMatrix& shared = parameters_[own.shared_weight->parameter].part(own.shared_weight->first_part);
-    stage = Tensor::uninitialized({rows.size(0), shared.columns()}, rows.dtype());
-    matmul(rows, shared, stage, {.bias = bias_of(own.shared_bias), .threads = threads});
-    input = stage.view();
+    stage = Tensor::uninitialized({rows.rows.size(0), shared.columns()}, rows.rows.dtype());
+    rows.multiply(shared, 0, stage, {.bias = bias_of(own.shared_bias), .threads = threads});
+    of_stage.emplace(stage, storage_, threads);
   }
+  const InputBlock& input = of_stage ? *of_stage : rows;
   const TensorView bias = bias_of(own.bias);
   const std::int64_t first = first_head * config_.head_dim, last = first + out.size(1);
   std::size_t part = own.weight->first_part;
@@ -41,12 +41,12 @@ void MultiHeadAttention::multiply(int role, const TensorView& rows, std::int64_t
     end = begin + matrix.columns();
     const std::int64_t from = std::max(begin, first), to = std::min(end, last);
     if (from >= to) continue;
-    matmul_columns(input, matrix, from - begin, out.slice(1, from - first, to - first),
+    input.multiply(matrix, from - begin, out.slice(1, from - first, to - first),
                    {.bias = bias ? bias.slice(0, from, to) : bias, .threads = threads});
   }
 }
 
-void MultiHeadAttention::project(int role, const TensorView& rows, std::int64_t first_head, const RotaryRows& angles,
+void MultiHeadAttention::project(int role, const InputBlock& rows, std::int64_t first_head, const RotaryRows& angles,
                                  std::int64_t first_row, const MutableTensorView& out,
                                  const MutableTensorView& before_norm, int threads) const {
   if (role < 2 && norms_[role]) {
@@ -70,7 +70,7 @@ Tensor MultiHeadAttention::project_all(int role, const Sequences& form, std::spa
                                        int threads) const {
   const LayerRows rows(std::string("multi_head_attention: ") + kRoles[role], form.rows, input_dim(config_, role));
   Tensor out = Tensor::uninitialized({rows.count(), heads_of(config_, role) * config_.head_dim}, extra_key_.dtype());
-  project(role, rows.view(), 0, angles_of(role, form, starts), 0, out, {}, threads);
+  project(role, {rows.view(), storage_, threads}, 0, angles_of(role, form, starts), 0, out, {}, threads);
   return out;
 }
 
@@ -132,9 +132,9 @@ void MultiHeadAttention::project_roles(const Inputs& inputs, int begin, int end,
                                        const Projected& to, int threads) const {
   const NormedBlocks rows(std::string("multi_head_attention: ") + kRoles[begin], inputs.rows(begin),
                           input_dim(config_, begin));
-  for_each_row_block(rows.count(), kProjectedRows, threads, [&](std::int64_t first, std::int64_t last) {
+  for_each_row_block(rows.count(), projected_rows(storage_), threads, [&](std::int64_t first, std::int64_t last) {
     Tensor storage;
-    const TensorView block = rows.block(first, last, storage, threads);
+    const InputBlock block(rows.block(first, last, storage, threads), storage_, threads);
     const auto part = [&](const MutableTensorView& view) { return view ? view.slice(0, first, last) : view; };
     for (int role = begin; role < end; ++role) {
       project(role, block, to.first_kv_head * (heads_of(config_, role) / config_.kv_heads), angles, first,

@@ -3,6 +3,8 @@
 
 #include "layers/basic/rows.h"
 #include "layers/heads/head_layout.h"
+#include "ops/matmul/matmul_columns.h"
+#include "ops/matmul/reduced_product.h"
 #include "qkv/layers/multi_head_attention.h"
 
 namespace qkv {
@@ -11,6 +13,9 @@ inline namespace layers {
 
 // Rows that pass through the projections together: they stay in the second-level cache.
 inline constexpr std::int64_t kProjectedRows = 128;
+inline std::int64_t projected_rows(WeightStorage storage) {
+  return is_reduced(storage) ? kReducedBlockRows : kProjectedRows;
+}
 
 inline bool is_same(const TensorView& a, const TensorView& b) {
   return a.bytes() == b.bytes() && a.shape() == b.shape() && a.strides() == b.strides();
@@ -30,6 +35,21 @@ struct MultiHeadAttention::Inputs {
 
   const Sequences &query, &key, &value;
   const LayerNorm *query_norm = nullptr, *memory_norm = nullptr;
+};
+
+// Some rows [n, in], rounded once for all projections in reduced precision.
+struct MultiHeadAttention::InputBlock {
+  InputBlock(const TensorView& own, WeightStorage storage, int threads) : rows(own) {
+    if (is_reduced(storage)) rounded.emplace(own, storage, threads);
+  }
+  // With columns of the weight from `first` on; in reduced precision all of them.
+  void multiply(const PackedMatrix& weight, std::int64_t first, const MutableTensorView& out,
+                const MatmulOptions& options) const {
+    rounded ? matmul(*rounded, weight, out, options) : matmul_columns(rows, weight, first, out, options);
+  }
+
+  TensorView rows;
+  std::optional<RoundedRows> rounded;
 };
 
 // Where some heads go: the rows of each role, and those of queries and keys before their norms, where these are kept.

@@ -136,9 +136,10 @@ void MultiHeadAttention::forward(const Sequences& query, const LayerNorm* norm, 
     observer->receive("output", out);
     return put(0, out.view().reshape({merged.size(0), config_.out_dim}));
   }
-  for_each_row_block(merged.size(0), kProjectedRows, options.threads, [&](std::int64_t begin, std::int64_t end) {
-    put(begin, out_.forward(merged.view().slice(0, begin, end), options.threads));
-  });
+  for_each_row_block(merged.size(0), projected_rows(storage_), options.threads,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       put(begin, out_.forward(merged.view().slice(0, begin, end), options.threads));
+                     });
 }
 
 Tensor MultiHeadAttention::project_out(const Tensor& merged, const Sequences& query, int threads) const {

@@ -15,20 +15,13 @@
 #include "ops/matmul/int8_panel.h"
 #include "ops/matmul/matmul_columns.h"
 #include "ops/matmul/matmul_panel.h"
-#include "ops/matmul/reduced_rows.h"
+#include "ops/matmul/panel_tasks.h"
+#include "ops/matmul/reduced_product.h"
 #include "qkv/threads.h"
 
 namespace qkv {
 namespace {
 
-// Rows of a task: at the depths of Transformers they stay in L2 while panel after panel passes by.
-constexpr std::int64_t kTaskRows = 256;
-// Multiply-adds of a task, about, or bytes of the right operand, which take few rows longer than their products: a
-// microsecond or more, the price of handing it to a thread that is awake.
-constexpr std::int64_t kTaskWork = 1'000'000, kTaskBytes = 64 << 10;
-// Rows that fewer count as where threads are woken: they take as long, because the right operand is fetched and
-// widened.
-constexpr std::int64_t kLeastRows = 4;
 // Depth of a product between two questions whether to stop: a task is then 6 * 10^6 multiply-adds of vectors. Whole
 // blocks of the kernel's depth, so that sums have the same bits piece by piece.
 constexpr std::int64_t kStopDepth = 8192;
@@ -74,13 +67,6 @@ void check_operands(const TensorView& a, const PackedMatrix& b, const MutableTen
   check_unit("bias", n, bias.stride(0));
 }
 
-void check_target(const PackedMatrix& b, int columns, int group) {
-  if (b.panel_columns() == columns && b.panel_group() == group) return;
-  refuse("matmul",
-         "a matrix was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
-         b.panel_columns() * b.panel_group(), columns * group);
-}
-
 // One panel's product, depth by depth.
 template <class T, class S>
 void multiply_depths(MultiplyPanel<T, S> kernel, PanelProduct<T, S> product, std::int64_t panel_columns) {
@@ -99,69 +85,11 @@ void multiply_depths(MultiplyPanel<T, S> kernel, PanelProduct<T, S> product, std
   kernel(product);
 }
 
-// Columns begin <= c < end of the right operand.
-struct Columns {
-  explicit Columns(const PackedMatrix& b) : end(b.columns()) {}
-  Columns(std::int64_t first, std::int64_t last) : begin(first), end(last) {}
-  std::int64_t count() const { return end - begin; }
-
-  std::int64_t begin = 0, end;
-};
-
-// Calls product(row, rows, panel, worker) for every block of rows and every panel that has some of the columns, some of
-// them a task.
-template <class Product>
-void for_each_panel(std::int64_t m, const PackedMatrix& b, Columns columns, std::int64_t task_rows, int threads,
-                    Product&& product) {
-  const std::int64_t width = b.panel_columns(), first_panel = columns.begin / width,
-                     panel_count = divide_up(columns.end, width) - first_panel;
-  const std::int64_t row_blocks = divide_up(m, task_rows);
-  const std::int64_t panel_work = std::max<std::int64_t>(1, std::min(m, task_rows) * b.rows() * width);
-  const auto panel_bytes =
-      std::max<std::int64_t>(1, b.rows() * width * static_cast<std::int64_t>(size_of(b.panels().dtype())));
-  const std::int64_t most =
-      std::clamp<std::int64_t>(std::min(kTaskWork / panel_work, kTaskBytes / panel_bytes), 1, panel_count);
-  const std::int64_t group = divide_up(panel_count, divide_up(panel_count, most)),  // tasks of one size
-      groups = divide_up(panel_count, group);
-  const auto elements = static_cast<double>(panel_count * b.rows() * width);
-  threads = worth_sharing(threads, elements * static_cast<double>(std::max(m, kLeastRows)),
-                          static_cast<double>(row_blocks * panel_count * panel_bytes));
-  // Threads that keep step read memory each in order: every one has a stretch of its own of a block's tasks.
-  const std::int64_t stretch = groups / threads, longer = groups % threads;
-  parallel_for(row_blocks * groups, threads, [&](std::int64_t task, int worker) {
-    const std::int64_t row = task / groups * task_rows, own = task % groups % threads;
-    const std::int64_t first = (own * stretch + std::min(own, longer) + task % groups / threads) * group;
-    for (std::int64_t panel = first; panel < std::min(first + group, panel_count); ++panel) {
-      product(row, std::min(task_rows, m - row), first_panel + panel, worker);
-    }
-  });
-}
-
-int workers(int threads) { return threads > 0 ? threads : qkv::threads(); }
-
-// Room for each worker to widen panels in fewer bits, if there are rows enough.
-class WideRoom {
- public:
-  static constexpr std::int64_t kLeast = 16;  // rows of bf16
-
-  WideRoom(std::int64_t rows, std::int64_t panel_columns, int threads, std::int64_t least = kLeast)
-      : size_(kWideDepth * panel_columns) {
-    if (rows >= least) room_ = Tensor::uninitialized({workers(threads), size_});
-  }
-  float* of(int worker) { return size_of_room() == 0 ? nullptr : room_.data<float>() + worker * size_; }
-
- private:
-  std::int64_t size_of_room() const { return room_.rank() == 0 ? 0 : room_.element_count(); }
-
-  std::int64_t size_;
-  Tensor room_;
-};
-
 template <class T, class S = T>
 void multiply(const TensorView& a, const PackedMatrix& b, Columns columns, const MutableTensorView& out,
               const MatmulOptions& options) {
   const std::int64_t m = a.size(0), k = b.rows(), width = panel_columns<T>();
-  check_target(b, panel_columns<T>(), 1);
+  check_panels(b, panel_columns<T>(), 1);
   if (m == 0 || columns.count() == 0) return;
   const MultiplyPanel<T, S> kernel = multiply_panel<T, S>();
   const T* left = a.data<T>();
@@ -195,86 +123,6 @@ void multiply_full(const TensorView& a, const PackedMatrix& b, Columns columns, 
                           : multiply<double>(a, b, columns, out, options);
 }
 
-constexpr std::int64_t kRoundedRows = 32;  // of a task
-
-// m rows, so many at a time that those of a thread stay in its cache, rounded: round(form, first, rows, to, threads).
-template <class Round>
-void multiply_reduced(std::int64_t m, const PackedMatrix& b, const MutableTensorView& out, const MatmulOptions& options,
-                      const Round& round) {
-  const std::int64_t k = b.rows(), n = b.columns(), width = b.panel_columns();
-  const ReducedForm form = reduced_form(b.storage());
-  check_target(b, form.columns, form.group);
-  if (m == 0 || n == 0) return;
-  const std::int64_t task_rows =
-      std::clamp(kStopDepth / std::max<std::int64_t>(k, 1), std::int64_t{1}, kTaskRows / kRoundedRows) * kRoundedRows;
-  const std::int64_t most = std::min(m, task_rows * workers(options.threads));
-  const std::int64_t depth = form.depth(k), words = form.words(k);
-  Tensor rounded = Tensor::uninitialized({form.rows(most), words});
-  WideRoom wide(form.group == 1 ? std::min(most, task_rows) : 0, width, options.threads);
-  const BFloat16* panels = b.panels().data<BFloat16>();
-  const std::int64_t panel_size = b.panels().stride(0);
-  for (std::int64_t begin = 0; begin < m; begin += most) {
-    const std::int64_t present = std::min(most, m - begin);
-    float* to = rounded.data<float>();
-    round(form, begin, present, to,
-          worth_sharing(options.threads, 0, static_cast<double>(present * k) * sizeof(float)));
-    for_each_panel(present, b, Columns(b), task_rows, options.threads,
-                   [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
-                     const std::int64_t column = panel * width;
-                     form.multiply({.left = to + row * words,
-                                    .left_stride = words,
-                                    .left_step = 1,
-                                    .rows = rows,
-                                    .panel = panels + panel * panel_size,
-                                    .depth = depth,
-                                    .out = out.data<float>() + (begin + row) * out.stride(0) + column,
-                                    .out_stride = out.stride(0),
-                                    .columns = std::min(width, n - column),
-                                    .bias = options.bias ? options.bias.data<float>() + column : nullptr,
-                                    .accumulate = options.accumulate,
-                                    .wide = wide.of(worker)});
-                   });
-  }
-}
-
-void multiply_reduced(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
-                      const MatmulOptions& options) {
-  const std::int64_t k = b.rows(), step = a.stride(0);
-  multiply_reduced(a.size(0), b, out, options,
-                   [&](const ReducedForm& form, std::int64_t first, std::int64_t rows, float* to, int threads) {
-                     parallel_for(divide_up(rows, kRoundedRows), threads, [&](std::int64_t task, int) {
-                       check_stop();
-                       const std::int64_t row = task * kRoundedRows;
-                       form.round_rows({.from = a.data<float>() + (first + row) * step,
-                                        .row_step = step,
-                                        .rows = std::min(kRoundedRows, rows - row),
-                                        .depth = k,
-                                        .filled = form.depth(k),
-                                        .to = to + row * form.words(k)});
-                     });
-                   });
-}
-
-// Of columns of a.
-void multiply_transposed_reduced(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
-                                 const MatmulOptions& options) {
-  const std::int64_t k = b.rows(), step = a.stride(0);
-  multiply_reduced(a.size(1), b, out, options,
-                   [&](const ReducedForm& form, std::int64_t first, std::int64_t columns, float* to, int threads) {
-                     parallel_for(divide_up(k, kTurnedRows), threads, [&](std::int64_t task, int) {
-                       check_stop();
-                       const std::int64_t begin = task * kTurnedRows;
-                       form.round_columns({.from = a.data<float>() + begin * step + first,
-                                           .row_step = step,
-                                           .columns = columns,
-                                           .begin = begin,
-                                           .count = std::min(kTurnedRows, k - begin),
-                                           .filled = form.depth(k),
-                                           .to = to});
-                     });
-                   });
-}
-
 // Of a kernel for weights of 8 bits.
 struct Int8Kernel {
   int step;                // of the panels
@@ -299,7 +147,7 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
                    const MatmulOptions& options) {
   const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<float>();
   const Int8Kernel kernel = int8_kernel(b);
-  check_target(b, panel_columns<float>(), kernel.step);
+  check_panels(b, panel_columns<float>(), kernel.step);
   if (m == 0 || n == 0) return;
   const std::int64_t stride = kernel.row_bytes, panel_bytes = b.panels().stride(0);
   Tensor storage = Tensor::uninitialized({m * stride / 4}), scales = Tensor::uninitialized({m, kernel.scales});
@@ -343,7 +191,7 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
 void multiply_blocks(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
                      const MatmulOptions& options) {
   const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<float>();
-  check_target(b, panel_columns<float>(), 1);
+  check_panels(b, panel_columns<float>(), 1);
   if (m == 0 || n == 0) return;
   const BlockKernel kernel = block_kernel(b.storage());
   const MultiplyPanel<float> multiply_wide = multiply_panel<float>();
@@ -391,8 +239,8 @@ template <class T>
 void multiply_transposed(const PackedMatrix& a, const PackedMatrix& b, const MutableTensorView& out,
                          const MatmulOptions& options) {
   const std::int64_t m = a.columns(), k = b.rows(), n = b.columns(), width = panel_columns<T>();
-  check_target(a, panel_columns<T>(), 1);
-  check_target(b, panel_columns<T>(), 1);
+  check_panels(a, panel_columns<T>(), 1);
+  check_panels(b, panel_columns<T>(), 1);
   const MultiplyPanel<T> kernel = multiply_panel<T>();
   const T *left = a.panels().data<T>(), *right = b.panels().data<T>();
   T* result = out.data<T>();
@@ -426,7 +274,7 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
   if (b.storage() == WeightStorage::bf16) {
     multiply<float, BFloat16>(a, b, Columns(b), out, options);
   } else if (is_reduced(b.storage())) {
-    multiply_reduced(a, b, out, options);
+    matmul_reduced(a, b, out, options);
   } else if (b.storage() == WeightStorage::int8 || b.storage() == WeightStorage::int8_groups) {
     multiply_int8(a, b, out, options);
   } else if (block_bytes(b.storage()) > 0) {
@@ -437,6 +285,13 @@ void matmul(const TensorView& a, const PackedMatrix& b, const MutableTensorView&
 }
 
 inline namespace ops {
+
+void check_panels(const PackedMatrix& b, int columns, int group) {
+  if (b.panel_columns() == columns && b.panel_group() == group) return;
+  refuse("matmul",
+         "a matrix was packed in panels of {} columns, for another target; the selected one needs {}: pack it again",
+         b.panel_columns() * b.panel_group(), columns * group);
+}
 
 std::int64_t column_step(const PackedMatrix& b) {
   return b.storage() == WeightStorage::full ? b.panel_columns() / kPanelVectors : b.columns();
@@ -460,7 +315,7 @@ void matmul_transposed_rows(const TensorView& a, const PackedMatrix& b, const Mu
   check_type("a", a.dtype(), b);
   check_unit("a", a.size(1), a.stride(1));
   check_out(out, {a.size(1), b.columns()}, b);
-  multiply_transposed_reduced(a, b, out, options);
+  matmul_transposed_reduced(a, b, out, options);
 }
 
 }  // namespace ops
@@ -480,7 +335,7 @@ void matmul_transposed(const PackedMatrix& a, const PackedMatrix& b, const Mutab
   if (reduced) {
     Tensor rows = Tensor::uninitialized({a.rows(), a.columns()});
     a.unpack(rows, 0, options.threads);
-    multiply_transposed_reduced(rows, b, out, options);
+    matmul_transposed_reduced(rows, b, out, options);
   } else if (b.dtype() == Dtype::f32) {
     multiply_transposed<float>(a, b, out, options);
   } else {

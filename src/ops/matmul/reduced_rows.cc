@@ -30,7 +30,7 @@ HWY_INLINE void round_floats(const float* x, std::int64_t count, float* to) {
 
 void round_to_floats(const ReducedRows& rows) {
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    float* to = rows.to + r * rows.filled;
+    float* to = rows.to + r * rows.to_step;
     round_floats(rows.from + r * rows.row_step, rows.depth, to);
     std::fill(to + rows.depth, to + rows.filled, 0.0f);
   }
@@ -84,14 +84,14 @@ HWY_INLINE void round_row(const float* x, std::int64_t depth, std::int64_t fille
 
 void round_to_rows(const ReducedRows& rows) {
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    round_row(rows.from + r * rows.row_step, rows.depth, rows.filled, kLanes<float>, rows.to + r * rows.filled / 2);
+    round_row(rows.from + r * rows.row_step, rows.depth, rows.filled, kLanes<float>, rows.to + r * rows.to_step);
   }
 }
 
 void round_to_tiles(const ReducedRows& rows) {
   static_assert(kWordFloats == kTiledDepth);
   for (std::int64_t r = 0; r < rows.rows; ++r) {
-    float* to = rows.to + r / kTiledSide * kTiledSide * rows.filled / 2 + r % kTiledSide * kTiledSide;
+    float* to = rows.to + r / kTiledSide * kTiledSide * rows.to_step + r % kTiledSide * kTiledSide;
     round_row(rows.from + r * rows.row_step, rows.depth, rows.filled, kTiledSide * kTiledSide, to);
   }
 }
@@ -233,6 +233,7 @@ ReducedForm reduced_form(WeightStorage storage) {
     }
     return {panel_columns<float>(),
             2,
+            1,
             2,
             1,
             HWY_DYNAMIC_DISPATCH(round_to_rows),
@@ -244,6 +245,7 @@ ReducedForm reduced_form(WeightStorage storage) {
   if (uses_amx()) {
     return {static_cast<int>(kTiledColumns),
             2,
+            static_cast<int>(kTiledSide),
             kTiledDepth,
             kTiledRows,
             HWY_DYNAMIC_DISPATCH(round_to_tiles),
@@ -253,6 +255,7 @@ ReducedForm reduced_form(WeightStorage storage) {
   }
 #endif
   return {panel_columns<float>(),
+          1,
           1,
           1,
           1,

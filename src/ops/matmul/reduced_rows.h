@@ -27,6 +27,7 @@ struct ReducedRows {
   std::int64_t row_step, rows;
   std::int64_t depth, filled;
   float* to;
+  std::int64_t to_step;  // floats that hold a whole row, of which these may be a part
 };
 
 // Columns of some rows, which become rows of a left operand: elements begin <= k < begin + count of its depth, with
@@ -44,6 +45,7 @@ inline constexpr std::int64_t kTurnedRows = 32;
 struct ReducedForm {
   int columns;  // of a panel
   int group;    // 2: operands are words of two neighbours; 1: floats, or bf16 to be widened
+  int side;     // rows of a left operand whose steps of the depth unit lie side by side
   // What a depth is filled up to by zeros; and rows of a left operand, the last ones being anything.
   std::int64_t depth_unit, row_unit;
   void (*round_rows)(const ReducedRows& rows);
@@ -54,6 +56,8 @@ struct ReducedForm {
 
   std::int64_t depth(std::int64_t depth) const { return divide_up(depth, depth_unit) * depth_unit; }
   std::int64_t words(std::int64_t depth) const { return this->depth(depth) / group; }  // floats that hold a row
+  // Of an element of a multiple of the depth unit, from the row's first one.
+  std::int64_t offset(std::int64_t element) const { return element / group * side; }
   std::int64_t rows(std::int64_t rows) const { return divide_up(rows, row_unit) * row_unit; }
 };
 

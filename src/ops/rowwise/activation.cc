@@ -178,6 +178,9 @@ void activate_backward_any(Activation activation, const T* x, T* gradient, std::
   }
 }
 
+void multiply_f32(float* x, const float* factor, std::int64_t count) {
+  apply([](Vec<float> f, Vec<float> v) HWY_ATTR { return hn::Mul(v, f); }, factor, x, count);
+}
 void activate_f32(Activation activation, float* x, std::int64_t count) { activate_any(activation, x, count); }
 void activate_f64(Activation activation, double* x, std::int64_t count) { activate_any(activation, x, count); }
 void activate_backward_f32(Activation activation, const float* x, float* gradient, std::int64_t count) {
@@ -197,12 +200,18 @@ HWY_AFTER_NAMESPACE();
 namespace qkv::inline ops {
 namespace {
 
+HWY_EXPORT(multiply_f32);
 HWY_EXPORT(activate_f32);
 HWY_EXPORT(activate_f64);
 HWY_EXPORT(activate_backward_f32);
 HWY_EXPORT(activate_backward_f64);
 
 }  // namespace
+
+void multiply_elements(float* x, const float* factor, std::int64_t count) {
+  ensure_target();
+  HWY_DYNAMIC_DISPATCH(multiply_f32)(x, factor, count);
+}
 
 void activate(Activation activation, float* x, std::int64_t count) {
   ensure_target();
