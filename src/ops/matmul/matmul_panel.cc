@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "core/mathematics.h"
 #include "simd/flush_subnormals.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -30,6 +31,10 @@ inline constexpr std::int64_t kDepthBlock = kWideDepth;
 
 // Steps of the depth between two rounds of prefetching.
 inline constexpr std::int64_t kPrefetchSteps = kChainDepth;
+
+// Elements of a cache line.
+template <class S>
+inline constexpr std::int64_t kLine = 64 / sizeof(S);
 
 // How an element adds up its products: blocks of the depth, each one chain; so of words of two bf16, in pairs; or as
 // bf16_chains-inl.h does it.
@@ -59,11 +64,10 @@ HWY_INLINE void load_tile(const float* HWY_RESTRICT out, std::int64_t stride, st
   }
 }
 
-// Rows begin <= k < end of the block that follows, which may lie behind the last panel: a prefetch never faults.
+// Of the block that follows, which may lie behind the last panel: a prefetch never faults.
 template <class S>
-HWY_INLINE void prefetch_rows(const S* next, std::int64_t columns, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t kCacheLine = 64 / sizeof(S);
-  for (std::int64_t i = begin * columns; i < end * columns; i += kCacheLine) hwy::Prefetch(next + i);
+HWY_INLINE void prefetch_lines(const S* next, std::int64_t lines) {
+  for (std::int64_t i = 0; i < lines; ++i) hwy::Prefetch(next + i * kLine<S>);
 }
 
 // Where the tile will be stored: far from the next tile's output, and by then from the cache.
@@ -97,7 +101,12 @@ HWY_INLINE std::int64_t multiply_one_row(const T* HWY_RESTRICT left, std::int64_
 template <Sums kSums, int kRows, int kVectors, class T, class S, class R>
 HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const DepthBlock<T>& block, const R* right,
                                       std::int64_t row) {
-  const S* next = product.panel + (block.begin + block.count) * kTileColumns<T>;
+  const std::int64_t columns = kTileColumns<T>;
+  const S* next = product.panel + (block.begin + block.count) * columns;
+  const S* const next_end = next + block.count * columns;
+  next += block.count * row / product.rows * columns;
+  const bool prefetches = kRows > 1 || product.rows > 1;
+  const std::int64_t lines = divide_up(kPrefetchSteps * kRows * columns, product.rows * kLine<S>);  // of a round
   for (; row + kRows <= product.rows; row += kRows) {
     Vec<T> sum[kRows][kVectors];
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -120,9 +129,9 @@ HWY_INLINE std::int64_t multiply_rows(const PanelProduct<T, S>& product, const D
     for (; k < block.count; k += kPrefetchSteps) {
       const T* left = product.left + row * product.left_stride + (block.begin + k) * product.left_step;
       const std::int64_t end = k + kPrefetchSteps < block.count ? k + kPrefetchSteps : block.count;
-      if (kRows > 1 || product.rows > 1) {
-        prefetch_rows(next, kTileColumns<T>, (block.count * row + k * kRows) / product.rows,
-                      (block.count * row + end * kRows) / product.rows);
+      if (prefetches && next < next_end) {
+        prefetch_lines(next, lines);
+        next += lines * kLine<S>;
       }
       const R* from = right + k * kTileColumns<T>;
       if constexpr (kSums == Sums::bf16_chains) {
