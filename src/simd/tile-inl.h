@@ -19,8 +19,10 @@
 #ifndef QKV_UNROLL
 #ifdef __clang__
 #define QKV_UNROLL _Pragma("clang loop unroll(full)")
+#define QKV_UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
 #else
 #define QKV_UNROLL _Pragma("GCC unroll 16")
+#define QKV_UNROLL_TWICE _Pragma("GCC unroll 2")
 #endif
 #endif
 
@@ -103,7 +105,7 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step,
   // A copy that nobody else can see: Clang stores the accumulators at every step if the caller's may be read.
   Vec<T> own[kRows][kVectors];
   QKV_UNROLL for (int r = 0; r < kRows; ++r) { QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = sum[r][c]; }
-  for (std::int64_t k = 0; k < count; ++k) {
+  QKV_UNROLL_TWICE for (std::int64_t k = 0; k < count; ++k) {
     Vec<T> row[kVectors];
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) row[c] = load_right(d, right + c * kLanes<T>);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {
