@@ -149,7 +149,7 @@ std::span<const Meaning> environment_variables() {
        "--model"},
       {"NO_COLOR, TERM, COLORTERM", "whether and how the terminal shows colours"},
       {"COLUMNS",
-       "width of wrapped text, in a pipe too (default: the terminal's; without a terminal 80 columns for help and "
+       "width of wrapped text, in a pipe too (default: the width of the terminal; without one, 80 columns for help and "
        "98 for explanations)"}};
   return kAll;
 }

@@ -316,7 +316,10 @@ class Rnn(Layer):
         """x [batch, length, in] or [length, in], or ragged: rows [tokens, in] with offsets, int32 [batch + 1]. Gives the
         outputs [..., directions * hidden] and the states after the last step, [layers * directions, batch, hidden]; an
         initial state that is not given is zero. save: gives (those, saved), for backward(), which takes the gradient of
-        the outputs, or a tuple with those of the states, and gives those of x and of the initial states that were given."""
+        the outputs, or a tuple with the states' gradients, and returns the gradients of x and of the given initial
+        states."""
+    @overload
+    def __call__(self, x: ArrayT, *, save: Literal[True], **options: Unpack[RecurrentOptions]) -> tuple[tuple[ArrayT, ArrayT], Saved]: ...
 
 class Lstm(Layer):
     """Long short-term memory: parameters and results of torch.nn.LSTM (Hochreiter and Schmidhuber, 1997).

@@ -38,7 +38,8 @@ TEST(Generate, ExplainWritesBehindAText) {
   EXPECT_EQ(ours.at("continuation").at("target_words").size(), 6u);
   EXPECT_TRUE(ours.at("attentions").at(0).at("all").at(0).contains("weights"));
   const std::string text = text_of("generate --model @models/verses --explain --max-new-tokens 4 'In the beginning'");
-  for (const char* part : {"\n    4 of  ", "\n    7 of  ", " the (5) "}) {  // behind an end token and three of the prompt
+  for (const char* part :
+       {"\n    4 of  ", "\n    7 of  ", " the (5) "}) {  // behind an end token and three of the prompt
     EXPECT_TRUE(holds(text, part)) << text;
   }
 }

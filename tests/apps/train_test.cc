@@ -332,7 +332,7 @@ TEST(TrainKinds, AnswerInOneLine) {
         "words.txt: line 3"},
        {"train --config classes.json --from encoder --train pairs.tsv --valid valid.tsv --out a --tokenizer t.json", 2,
         "--tokenizer: does not apply to the \"kind\" of the config"},
-       {"train --config classes.json --train train.tsv --valid valid.tsv --out a", 2, "--from: is needed"}});
+       {"train --config classes.json --train train.tsv --valid valid.tsv --out a", 2, "--from: is required"}});
   EXPECT_FALSE(fs::exists(folder / "a"));
 }
 
