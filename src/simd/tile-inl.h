@@ -26,6 +26,12 @@
 #endif
 #endif
 
+// How multiply_tile() takes the steps of the depth, for a file that says so before it includes this one: two at a time
+// make long products 5 % faster, and files with many tiles take a quarter longer to compile.
+#ifndef QKV_UNROLL_DEPTH
+#define QKV_UNROLL_DEPTH
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -105,7 +111,7 @@ HWY_INLINE void multiply_tile(const T* HWY_RESTRICT left, std::int64_t row_step,
   // A copy that nobody else can see: Clang stores the accumulators at every step if the caller's may be read.
   Vec<T> own[kRows][kVectors];
   QKV_UNROLL for (int r = 0; r < kRows; ++r) { QKV_UNROLL for (int c = 0; c < kVectors; ++c) own[r][c] = sum[r][c]; }
-  QKV_UNROLL_TWICE for (std::int64_t k = 0; k < count; ++k) {
+  QKV_UNROLL_DEPTH for (std::int64_t k = 0; k < count; ++k) {
     Vec<T> row[kVectors];
     QKV_UNROLL for (int c = 0; c < kVectors; ++c) row[c] = load_right(d, right + c * kLanes<T>);
     QKV_UNROLL for (int r = 0; r < kRows; ++r) {

@@ -28,8 +28,9 @@ TEST(WebPage, HoldsTheEngineAndTheWorkedExample) {
   EXPECT_EQ(from_base85(element(html, "engine")), slurp(QKV_SOURCE_DIR "/web/engine/engine.wasm.zst"));
   EXPECT_EQ(element(html, "model"), "");
   EXPECT_EQ(Json::parse(element(html, "data")).at("explanations").at(0).at("kind"), "steps");
-  // The engine knows all kinds of models and tokenizers, decoders that go on with a text among them.
-  EXPECT_LE(html.size(), 1'680'000u);
+  // The engine knows all kinds of models and tokenizers, decoders that go on with a text among them. 1,680,000 until
+  // register tiles for few rows of q8 and q4, and loops of two steps, took 13 kB.
+  EXPECT_LE(html.size(), 1'695'000u);
 }
 
 TEST(WebPage, OfALanguageModelShowsWhatItWrites) {

@@ -10,6 +10,7 @@
 #include "core/mathematics.h"
 #include "simd/flush_subnormals.h"
 
+#define QKV_UNROLL_DEPTH QKV_UNROLL_TWICE
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/matmul/matmul_panel.cc"
 #include "simd/targets.h"
