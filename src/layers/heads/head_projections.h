@@ -42,10 +42,12 @@ struct MultiHeadAttention::InputBlock {
   InputBlock(const TensorView& own, WeightStorage storage, int threads) : rows(own) {
     if (is_reduced(storage)) rounded.emplace(own, storage, threads);
   }
-  // With columns of the weight from `first` on; in reduced precision all of them.
+  // As matmul_columns(), which refuses a part of the columns in reduced precision.
   void multiply(const PackedMatrix& weight, std::int64_t first, const MutableTensorView& out,
                 const MatmulOptions& options) const {
-    rounded ? matmul(*rounded, weight, out, options) : matmul_columns(rows, weight, first, out, options);
+    const bool is_whole = first == 0 && out.size(1) == weight.columns();
+    if (is_whole && rounded) return matmul(*rounded, weight, out, options);
+    matmul_columns(rows, weight, first, out, options);
   }
 
   TensorView rows;
