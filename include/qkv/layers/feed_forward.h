@@ -24,6 +24,7 @@ struct FeedForwardConfig {
   Activation activation = Activation::relu;
   bool bias = true;
   bool gated = false;
+  bool activation_dropout = true;  ///< false: training drops nothing of what W2 takes
 };
 
 /// What backward needs of a forward pass.
@@ -43,7 +44,7 @@ class QKV_API FeedForward {
   Tensor forward(const TensorView& x, int threads = 0) const;
   void forward(const NormedRows& x, const RowSink& put, int threads = 0) const;  ///< in blocks (row_blocks.h)
 
-  /// The same for training: dropout applies to what W2 takes.
+  /// The same for training: dropout applies to what W2 takes (activation_dropout).
   Tensor forward(const TensorView& x, const Dropout& dropout, FeedForwardSaved& saved, int threads = 0) const;
   /// With the same input and dropout, and the gradient of the output: adds to the gradients of the parameters that want
   /// them, and to grad_x, of x's shape, if it is given.

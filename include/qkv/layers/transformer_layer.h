@@ -32,7 +32,8 @@ struct TransformerLayerConfig {
   bool bias = true;       ///< everywhere but where the two that follow say no
   ProjectionBias attention_bias{};
   bool feed_forward_bias = true;
-  bool gated = false;  ///< feed_forward.h
+  bool gated = false;              ///< feed_forward.h
+  bool activation_dropout = true;  ///< feed_forward.h
   /// parallel: y = x + attention(norm(x)) + feed_forward(norm(x)), parallel_norms: ... + feed_forward(norm2(x)); both
   /// without memory.
   NormOrder norm_order = NormOrder::post;

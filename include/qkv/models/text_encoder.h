@@ -55,9 +55,14 @@ struct TextEncoderConfig {
 
   std::int64_t embedding_columns() const { return embedding_dim == 0 ? model_dim : embedding_dim; }
   std::int64_t position_rows() const { return learnt_positions ? positions + padding + 1 : 0; }
-  /// Post-norm, as BERT has it.
+  /// Post-norm, and activations are never dropped, as BERT has it.
   TransformerLayerConfig layer() const {
-    return {.model_dim = model_dim, .heads = heads, .ff_dim = ff_dim, .activation = activation, .epsilon = epsilon};
+    return {.model_dim = model_dim,
+            .heads = heads,
+            .ff_dim = ff_dim,
+            .activation = activation,
+            .epsilon = epsilon,
+            .activation_dropout = false};
   }
 };
 

@@ -70,6 +70,11 @@ TensorView gate_rows(const Tensor& gate, std::int64_t begin, std::int64_t end) {
   return gate.element_count() > 0 ? gate.view().slice(0, begin, end) : TensorView();
 }
 
+// Dropout of what W2 takes.
+Dropout of_activation(const FeedForwardConfig& config, const Dropout& dropout) {
+  return config.activation_dropout ? dropout : Dropout{};
+}
+
 }  // namespace
 
 FeedForward::FeedForward(const FeedForwardConfig& config, Weights& weights, const std::string& scope)
@@ -142,6 +147,7 @@ Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedFor
   const LayerRows rows("feed_forward", x, config_.model_dim);
   Tensor out = Tensor::uninitialized(x.shape(), x.dtype());
   saved.wide = Tensor::uninitialized({rows.count(), config_.ff_dim}, x.dtype());
+  const Dropout own = of_activation(config_, dropout);
   if (third_) saved.gate = Tensor::uninitialized(saved.wide.shape(), x.dtype());
   const MutableTensorView out_rows = out.view().reshape({rows.count(), config_.model_dim});
   for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
@@ -152,7 +158,7 @@ Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedFor
     Tensor active = Tensor::copy(wide);
     activate_all(config_.activation, active, threads);
     multiply_all(active, gate, active, threads);
-    drop(dropout, active, active, threads, begin);
+    drop(own, active, active, threads, begin);
     second_.forward(active, out_rows.slice(0, begin, end), threads);
   });
   return out;
@@ -162,6 +168,7 @@ void FeedForward::backward(const TensorView& x, const Dropout& dropout, const Fe
                            const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
   const LayerRows rows("feed_forward", x, config_.model_dim), grad_rows("feed_forward", grad_out, config_.model_dim);
   const auto like_wide = [&] { return Tensor::uninitialized(saved.wide.shape(), saved.wide.dtype()); };
+  const Dropout own = of_activation(config_, dropout);
   Tensor active = like_wide(), grad_wide = like_wide(), grad_gate = third_ ? like_wide() : Tensor();
   const PackedMatrix back = second_.pack_for_backward(threads);
   for_each_row_block(rows.count(), kBlockRows, threads, [&](std::int64_t begin, std::int64_t end) {
@@ -171,12 +178,12 @@ void FeedForward::backward(const TensorView& x, const Dropout& dropout, const Fe
     activate_all(config_.activation, active_part, threads);
     const MutableTensorView gradient = grad_wide.view().slice(0, begin, end);
     matmul(grad_rows.view().slice(0, begin, end), back, gradient, {.threads = threads});
-    drop(dropout, gradient, gradient, threads, begin);
+    drop(own, gradient, gradient, threads, begin);
     if (third_) multiply_all(gradient, active_part, gate_rows(grad_gate, begin, end), threads);
     multiply_all(gradient, gate, gradient, threads);
     through_activation(config_.activation, wide, gradient, threads);
     multiply_all(active_part, gate, active_part, threads);
-    drop(dropout, active_part, active_part, threads, begin);
+    drop(own, active_part, active_part, threads, begin);
   });
   second_.backward(active, grad_rows.view(), {}, threads);
   const MutableTensorView to = grad_x ? output_rows("feed_forward", "grad_x", grad_x, x.shape()) : grad_x;

@@ -59,7 +59,8 @@ inline FeedForwardConfig feed_forward_config(const TransformerLayerConfig& confi
           .ff_dim = config.ff_dim,
           .activation = config.activation,
           .bias = config.bias && config.feed_forward_bias,
-          .gated = config.gated};
+          .gated = config.gated,
+          .activation_dropout = config.activation_dropout};
 }
 
 inline LayerNormConfig norm_config(const TransformerLayerConfig& config) {

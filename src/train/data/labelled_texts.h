@@ -86,7 +86,8 @@ class SentenceExamples : public Examples<SentencePairs> {
 
   std::string kind() const override { return "pairs"; }
   std::int64_t count() const override { return first_.count(); }
-  ExampleSize size(std::int64_t i) const override { return {.cost = 1, .length = first_.length(i)}; }
+  // Each is compared with the others of its batch, so that pairs of all lengths share one.
+  ExampleSize size(std::int64_t) const override { return {}; }
   std::uint32_t checksum() const override { return second_.checksum(first_.checksum(0)); }
   SentencePairs collect(std::span<const std::uint32_t> chosen) const override {
     return {first_.collect(chosen), second_.collect(chosen)};
