@@ -1,12 +1,10 @@
 """Embeddings and ranks over HTTP: /v1/embeddings as OpenAI has it, /rerank as Cohere and Jina have it.
 
-python embeddings_server.py --embed FOLDER --rank FOLDER [--port PORT]; to be put behind a proxy that knows TLS and users. What
-waits while a batch is computed is the next batch; a result has the same bits in any batch.
-"""
+python embeddings_server.py --embed FOLDER --rank FOLDER [--port PORT], behind a proxy that knows TLS and users. What waits
+while a batch is computed is the next batch; a result has the same bits in any batch."""
 
 import argparse
 import base64
-import collections
 import http.server
 import json
 import threading
@@ -14,44 +12,38 @@ from concurrent.futures import Future
 
 import qkv
 
-LARGEST_BODY = 1 << 24
-LARGEST_BATCH = 256
+LARGEST_BODY, LARGEST_BATCH = 1 << 24, 256  # bytes, texts
 
 
 class Batcher:
     """compute(items) for all that threads bring at once: the one whose turn it is computes what waits."""
 
     def __init__(self, compute):
-        self.compute, self.waiting, self.turn = compute, collections.deque(), threading.Lock()
+        self.compute, self.waiting, self.turn = compute, [], threading.Lock()
 
     def __call__(self, items):
         future = Future()
         self.waiting.append((items, future))
         with self.turn:
             while not future.done():
-                self._run_batch()
+                batch = []
+                while self.waiting and sum(len(each) for each, _ in batch) < LARGEST_BATCH:
+                    batch.append(self.waiting.pop(0))
+                try:
+                    results = iter(self.compute([item for each, _ in batch for item in each]))
+                    for each, theirs in batch:
+                        theirs.set_result([next(results) for _ in each])
+                except Exception as error:  # the threads that wait raise it
+                    for _, theirs in batch:
+                        theirs.set_exception(error)
         return future.result()
-
-    def _run_batch(self):
-        batch = []
-        while self.waiting and sum(len(items) for items, _ in batch) < LARGEST_BATCH:
-            batch.append(self.waiting.popleft())
-        try:
-            results = iter(self.compute([item for items, _ in batch for item in items]))
-            for items, future in batch:
-                future.set_result([next(results) for _ in items])
-        except Exception as error:  # the threads that wait raise it
-            for _, future in batch:
-                future.set_exception(error)
 
 
 def texts_of(value, name):
-    """A text or a list of them; ValueError for anything else."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{name} must be a text or a list of texts")
-    for text in texts:
-        text.encode()  # a half of a surrogate pair is a ValueError, too, and must not fail what is computed with it
+    "".join(texts).encode()  # half of a surrogate pair is a ValueError, too: it would fail what is computed with it
     return texts
 
 
@@ -65,17 +57,15 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(address, Handler)
 
     def embeddings(self, request):
-        texts = texts_of(request.get("input"), "input")
-        in_base64 = request.get("encoding_format", "float") == "base64"
-        rows = [base64.b64encode(row.tobytes()).decode() if in_base64 else row.tolist() for row in self.embed(texts)]
+        texts, in_base64 = texts_of(request.get("input"), "input"), request.get("encoding_format") == "base64"
+        rows = [base64.b64encode(row).decode() if in_base64 else row.tolist() for row in self.embed(texts)]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         tokens = sum(len(self.embedder.tokenizer.encode(text).ids) for text in texts)
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": str(self.embedder.folder), "usage": usage}
 
     def rerank(self, request):
-        (query,) = texts_of([request.get("query")], "query")
-        documents = texts_of(request.get("documents"), "documents")
+        query, documents = texts_of([request.get("query")], "query")[0], texts_of(request.get("documents"), "documents")
         top = request.get("top_n", len(documents))
         if type(top) is not int or top < 1:
             raise ValueError("top_n must be 1 or more")
@@ -86,32 +76,30 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 60
+    protocol_version, timeout = "HTTP/1.1", 60
 
     def do_POST(self):
+        answers, status = self.server.answers, 400
         try:
-            status, content = self.answer()
+            size = int(self.headers.get("Content-Length", 0))
+            if not 0 <= size <= LARGEST_BODY:
+                status, self.close_connection = 413, True
+                raise ValueError(f"the body has more than {LARGEST_BODY} bytes")
+            request = json.loads(self.rfile.read(size))
+            if self.path not in answers:
+                status = 404
+                raise ValueError(f"no {self.path}; there is {', '.join(answers)}")
+            if not isinstance(request, dict):
+                raise ValueError("the body must be a JSON object")
+            status, content = 200, answers[self.path](request)
         except Exception as error:
-            status, content = 400 if isinstance(error, ValueError) else 500, {"error": {"message": str(error)}}
+            status, content = status if isinstance(error, ValueError) else 500, {"error": {"message": str(error)}}
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def answer(self):
-        answers, size = self.server.answers, int(self.headers.get("Content-Length", 0))
-        if not 0 <= size <= LARGEST_BODY:
-            self.close_connection = True
-            return 413, {"error": {"message": f"the body has more than {LARGEST_BODY} bytes"}}
-        request = json.loads(self.rfile.read(size))
-        if self.path not in answers:
-            return 404, {"error": {"message": f"no {self.path}; there is {', '.join(answers)}"}}
-        if not isinstance(request, dict):
-            raise ValueError("the body must be a JSON object")
-        return 200, answers[self.path](request)
 
 
 if __name__ == "__main__":
@@ -120,5 +108,4 @@ if __name__ == "__main__":
     parser.add_argument("--rank", required=True, help="folder of a cross-encoder with one label")
     parser.add_argument("--port", type=int, default=8000)
     chosen = parser.parse_args()
-    with Server(("127.0.0.1", chosen.port), chosen.embed, chosen.rank) as server:
-        server.serve_forever()
+    Server(("127.0.0.1", chosen.port), chosen.embed, chosen.rank).serve_forever()
