@@ -62,7 +62,8 @@ struct alignas(kUnit) Region {
 };
 constexpr std::size_t kAroundBlocks = sizeof(Region) + kUnit;
 
-constexpr std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
+constexpr std::size_t round_down(std::size_t size, std::size_t unit) { return size / unit * unit; }
+constexpr std::size_t round_up(std::size_t size, std::size_t unit) { return round_down(size + unit - 1, unit); }
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
@@ -89,15 +90,32 @@ std::byte* map(std::size_t bytes) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-// On large pages, where the system has them: a model's tables are then read in a fraction of the page faults.
-std::byte* map_large_pages(std::size_t bytes) {
+// At the beginning of a large page.
+std::byte* map_aligned(std::size_t bytes) {
   std::byte* memory = map(bytes + kLargePage);
   if (memory == nullptr) return nullptr;
   const std::size_t skip = (kLargePage - reinterpret_cast<std::uintptr_t>(memory) % kLargePage) % kLargePage;
   if (skip > 0) munmap(memory, skip);
   if (skip < kLargePage) munmap(memory + skip + bytes, kLargePage - skip);
-  madvise(memory + skip, bytes, MADV_HUGEPAGE);
+  madvise(memory + skip, kLargePage, MADV_HUGEPAGE);  // before the headers in it are there
   return memory + skip;
+}
+
+// Of addresses of a region.
+void advise(const Region* region, std::uintptr_t begin, std::uintptr_t end, int advice) {
+  const auto first = reinterpret_cast<std::uintptr_t>(region);
+  begin = std::max(begin, first);
+  end = std::min(end, first + region->bytes);
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
+// Large pages for the first `size` bytes of a clean block, where the system has them: a model's tables are then read in
+// a fraction of the page faults. Not the last one of many where the block goes on, which may never fill it.
+void use_large_pages(const Block* clean, std::size_t size) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(clean), end = begin + size;
+  const bool leaves_last = size < clean->size && size >= 4 * kLargePage;
+  advise(clean->region, round_down(begin, kLargePage),
+         leaves_last ? round_down(end, kLargePage) : round_up(end, kLargePage), MADV_HUGEPAGE);
 }
 
 class KeptMemory {
@@ -109,7 +127,10 @@ class KeptMemory {
     if (block == nullptr) block = add_region(size);
     const bool is_clean = block->is_clean;
     remove(block);
-    if (const std::size_t left = block->size - size; left >= kLeastBytes) {
+    const std::size_t left = block->size - size;
+    const bool is_cut = left >= kLeastBytes;
+    if (is_clean) use_large_pages(block, is_cut ? size : block->size);
+    if (is_cut) {
       block->size = size;
       Block* rest = ::new (after(block)) Block{.size = left, .region = block->region, .before = block};
       after(rest)->before = rest;
@@ -151,6 +172,12 @@ class KeptMemory {
     return 4 * static_cast<std::size_t>(exponent) + (size >> (exponent - 2) & 3);
   }
 
+  // Whether so much of a clean block lies in the large page that the block before it has begun.
+  static bool is_begun(const Block* clean, std::size_t size) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(clean);
+    return begin + size <= round_up(begin, kLargePage);
+  }
+
   // One whose pages the process has, if there is any: others would be added to them.
   Block* find(std::size_t size) const {
     Block* clean = nullptr;
@@ -158,7 +185,7 @@ class KeptMemory {
       for (Block* block = bins_[bin]; block != nullptr; block = block->next) {
         if (block->size < size) continue;
         if (!block->is_clean) return block;
-        if (clean == nullptr) clean = block;
+        if (clean == nullptr || (is_begun(block, size) && !is_begun(clean, size))) clean = block;
       }
     }
     return clean;
@@ -192,7 +219,7 @@ class KeptMemory {
   // One free block of at least `size`.
   Block* add_region(std::size_t size) {
     std::size_t bytes = round_up(std::max(size + kAroundBlocks, kUsualRegion), kLargePage);
-    std::byte* memory = map_large_pages(bytes);
+    std::byte* memory = map_aligned(bytes);
     if (memory == nullptr) {
       give_back_all();
       bytes = round_up(size + kAroundBlocks, page_bytes());
@@ -232,8 +259,10 @@ class KeptMemory {
       remove(block);
       if (region->used == 0) continue;
       const std::uintptr_t begin = round_up(reinterpret_cast<std::uintptr_t>(block + 1), page_bytes());
-      const std::uintptr_t end = reinterpret_cast<std::uintptr_t>(after(block)) / page_bytes() * page_bytes();
-      if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+      const std::uintptr_t end = round_down(reinterpret_cast<std::uintptr_t>(after(block)), page_bytes());
+      advise(region, begin, end, MADV_DONTNEED);
+      // Else the system would in time give a large page to what is left of one.
+      advise(region, round_down(begin, kLargePage), round_up(end, kLargePage), MADV_NOHUGEPAGE);
       add(block, true);
     }
     if (region->used > 0) return;

@@ -48,6 +48,17 @@ TEST(KeptMemory, JoinsNeighbours) {
   }
 }
 
+// Regions have 32 MiB: what is left of the first one begins 64 KiB before a large page, of the second one 1.5 MiB.
+TEST(KeptMemory, TakesTheRestOfALargePage) {
+  trim_memory();
+  const Tensor first = Tensor::uninitialized({28 * kElements - (1 << 14)}),
+               second = Tensor::uninitialized({26 * kElements + kElements / 2});
+  const float* end = second.data<float>() + second.element_count();
+  const float* small = address_of_freed(kElements);
+  EXPECT_GT(small, end);
+  EXPECT_LT(small, end + 256);
+}
+
 // What attention() takes for its tiles, of a call that needs more than the C library keeps.
 TEST(KeptMemory, ServesTheNextCallOfAttention) {
   const Tensor x = Tensor::zeros({1, 1, 1000, 256}, Dtype::bf16);
