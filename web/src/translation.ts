@@ -129,10 +129,10 @@ export function source_line(words: readonly string[], row: readonly number[] | u
   </p>`;
 }
 
-function target_line(target: Sequence, token: number, screen: Screen): TemplateResult {
+function output_line(output: Sequence, token: number, screen: Screen): TemplateResult {
   const kind = (i: number): string => (i < token ? "token written" : i === token ? "token now" : "token later");
-  return html`<p class="sentence" dir=${direction_of(target.words)}>
-    ${target.tokens.map(
+  return html`<p class="sentence" dir=${direction_of(output.words)}>
+    ${output.tokens.map(
       (one, i) =>
         html`<button class=${kind(i)} aria-pressed=${i === token} @click=${() => screen.go({ token: i })}>
           <bdi>${one}</bdi>
@@ -145,8 +145,8 @@ function target_line(target: Sequence, token: number, screen: Screen): TemplateR
 function alignments(
   ours: Translation,
   theirs: Translation,
-): { weights: number[][] | null; most?: number; line: string; same_target: boolean } {
-  const same_target = same_names(
+): { weights: number[][] | null; most?: number; line: string; same_output: boolean } {
+  const same_output = same_names(
     ours.written.map((one) => one.token),
     theirs.written.map((one) => one.token),
   );
@@ -154,22 +154,22 @@ function alignments(
   const same = same_names(ours.source_words, theirs.source_words) && same_names(ours.target_words, theirs.target_words);
   if (!same || !own || !other) {
     const line = same ? "" : "The two runs have other words: what they say of words cannot be subtracted.";
-    return { weights: own, line, same_target };
+    return { weights: own, line, same_output };
   }
   const weights = difference_of(own, other);
-  return { weights, most: largest_of([weights]), line: "", same_target };
+  return { weights, most: largest_of([weights]), line: "", same_output };
 }
 
 export function translation_view(heads: Heads, translation: Translation, screen: Screen): Shown {
-  const target = heads.sequences.find((one) => one.name === "target") ?? (heads.sequences[0] as Sequence);
-  const last = Math.max(0, Math.min(target.tokens.length, translation.written.length) - 1);
+  const output = heads.sequences.find((one) => one.name === "target") ?? (heads.sequences[0] as Sequence);
+  const last = Math.max(0, Math.min(output.tokens.length, translation.written.length) - 1);
   // At first what was written, not the prompt.
-  const first = translation.continues ? target.word_of.findIndex((of_word) => of_word >= 0) : 0;
+  const first = translation.continues ? output.word_of.findIndex((of_word) => of_word >= 0) : 0;
   const token = clamp(screen.address.token < 0 ? first : screen.address.token, 0, last);
   const written = translation.written[token];
-  const word = target.word_of[token] ?? -1;
+  const word = output.word_of[token] ?? -1;
   const { continues } = translation;
-  const attention = continues ? heads.attentions[0] : heads.attentions.find((one) => one.queries === target);
+  const attention = continues ? heads.attentions[0] : heads.attentions.find((one) => one.queries === output);
   const other = screen.other?.kind === "heads" ? screen.other : null;
   const two = other?.translation ? alignments(translation, other.translation) : null;
   const weights = two ? two.weights : translation.word_alignment;
@@ -181,7 +181,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
       keys: of.source_words,
       query: word,
       key: -1,
-      pick: (query) => screen.go({ token: Math.max(0, target.word_of.indexOf(query)) }),
+      pick: (query) => screen.go({ token: Math.max(0, output.word_of.indexOf(query)) }),
       room: 690,
       most,
       screen,
@@ -193,7 +193,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
   const by_head =
     attention && given_by_heads(heads_agree ? pair.attention : attention, token, heads_agree ? pair.most : undefined, screen);
   const picture = words && picture_of(words);
-  const their_written = two && two.same_target ? (other?.translation?.written[token] ?? null) : null;
+  const their_written = two && two.same_output ? (other?.translation?.written[token] ?? null) : null;
   const chosen_head = by_head && by_head.drawn.query >= 0 ? screen.address.head : "";
 
   const body = html` ${screen.live ? text_tools(heads, screen.live) : nothing}
@@ -201,7 +201,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
       <h2>${continues ? "What was read, and what came next" : "What was read, what was written"}</h2>
       ${other ? cannot([two ? two.line : "The other run is no translation.", pair?.line ?? ""]) : nothing}
       ${source_line(translation.source_words, weights?.[word], most)}
-      ${target_line(target, token, screen)}
+      ${output_line(output, token, screen)}
       <div class="slider">
         <button class="plain" ?disabled=${token === 0} @click=${() => screen.go({ token: token - 1 })}>Back</button>
         <input
@@ -210,7 +210,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
           max=${last}
           .value=${String(token)}
           aria-label="Token that is being written"
-          aria-valuetext=${`${token + 1} of ${last + 1}: ${target.tokens[token] ?? ""}`}
+          aria-valuetext=${`${token + 1} of ${last + 1}: ${output.tokens[token] ?? ""}`}
           @input=${(event: Event) => screen.go({ token: Number((event.target as HTMLInputElement).value) })}
         />
         <button class="plain" ?disabled=${token === last} @click=${() => screen.go({ token: token + 1 })}>
@@ -252,7 +252,7 @@ export function translation_view(heads: Heads, translation: Translation, screen:
           ? html`<section class="card" aria-label="Heads">
               <h2>What each head looked at</h2>
               ${by_head
-                ? html`<p class="hint">A row for each head, while it wrote <bdi class="token">${target.tokens[token]}</bdi>.</p>
+                ? html`<p class="hint">A row for each head, while it wrote <bdi class="token">${output.tokens[token]}</bdi>.</p>
                     ${framed(by_head.drawn, by_head.picture, "Heads")}`
                 : html`<p class="hint">Of so many tokens the file holds maps, not every weight.</p>`}
               <p>
