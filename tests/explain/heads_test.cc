@@ -228,22 +228,22 @@ TEST(Explainable, AnyKindIsSurveyedAndTraced) {
   test::expect_golden("pictures.txt", to_text(survey) + to_text(trace));
 }
 
-// Two target tokens are one word, of two source words; then the first one is part of none.
+// Two output tokens are one word, of two source words; then the first one is part of none.
 TEST(Explainable, WordsAreAlignedByTheirTokens) {
   TwoPictures pictures;
   pictures.attentions_.alignment = Alignment{.source_text = "sky-sea",
-                                             .target_text = "blue-green",
+                                             .output_text = "blue-green",
                                              .source = {{"skysea", "<class>"}, {0, 0, 1}},
-                                             .target = {{"blue-green"}, {0, 0}}};
+                                             .output = {{"blue-green"}, {0, 0}}};
   const HeadSurvey survey = survey_heads(pictures);
   test::expect_near(survey.word_weights, test::matrix(1, 2, {(0.75 + 0.25 + 0.5 + 0.25) / 2, 0.125}), 0);
   // Without sky and sea 0.75 and 0 are lost, without <class> -1 and 0, which count as nothing.
   test::expect_near(survey.word_alignment, test::matrix(1, 2, {1, 0}), 0);
   EXPECT_TRUE(words_to_text(survey).starts_with("sky-sea  ->  blue-green\n")) << words_to_text(survey);
-  pictures.attentions_.alignment->target = {{"green"}, {-1, 0}};
+  pictures.attentions_.alignment->output = {{"green"}, {-1, 0}};
   EXPECT_EQ(at(survey_heads(pictures).word_weights, 0, 0), 0.75);
   for (const std::vector<std::int64_t>& wrong : {std::vector<std::int64_t>{0, 1}, {0}, {0, 0, 0}}) {
-    pictures.attentions_.alignment->target = {{"green"}, wrong};
+    pictures.attentions_.alignment->output = {{"green"}, wrong};
     EXPECT_THROW(survey_heads(pictures), std::invalid_argument);
   }
 }

@@ -20,9 +20,9 @@ TEST(ExplainGolden, JsonOfChosenNumbers) {
   additive.causal = true;
   HeadSurvey translated = test::chosen_survey();
   translated.attentions.alignment = Alignment{.source_text = "a",
-                                              .target_text = "b",
+                                              .output_text = "b",
                                               .source = {{"a"}, {0}},
-                                              .target = {{"b"}, {0, -1}},
+                                              .output = {{"b"}, {0, -1}},
                                               .written = {{{"b", 7, 0.5}, {{"b", 7, 0.5}, {"c", 9, 0.25}}}},
                                               .cut = 2};
   translated.word_alignment = translated.word_weights = test::matrix(1, 1, {1});

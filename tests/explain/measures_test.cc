@@ -174,7 +174,7 @@ TEST(LeftOut, IsNotSeenInTheRun) {
     for (std::size_t t = 0; t < expected.size(); ++t) {
       EXPECT_NEAR(std::log(without.attentions().alignment->written[t].probability), expected[t], 1e-9);
     }
-    EXPECT_EQ(whole.attentions().alignment->target_text, without.attentions().alignment->target_text);
+    EXPECT_EQ(whole.attentions().alignment->output_text, without.attentions().alignment->output_text);
     EXPECT_EQ(values_of(measure_token(without, 0).by_heads, Measure::gradient), nullptr);
     titles += first_line(words_to_text(survey_heads(without)));
   }

@@ -37,13 +37,13 @@ HeadSurvey survey_between() {
   return survey;
 }
 
-// Each target word leans on one source word; few words have bars, many have lists.
+// Each word of the output leans on one source word; few words have bars, many have lists.
 HeadSurvey survey_of_words(std::int64_t sources) {
   HeadSurvey survey = survey_between();
   Strings words;
   for (std::int64_t i = 0; i < sources; ++i) words.push_back(fmt::format("w{}", i % 6));
   survey.attentions.alignment = Alignment{
-      .source_text = "a b", .target_text = "c d", .source = {words, {}}, .target = {{"c", "d"}, {}}, .cut = 3};
+      .source_text = "a b", .output_text = "c d", .source = {words, {}}, .output = {{"c", "d"}, {}}, .cut = 3};
   survey.word_alignment = test::filled(2, sources, [](auto i, auto j) {
     return i == j ? 0.75 : i + 1 == j ? 0.1875 : 0.0625;
   });

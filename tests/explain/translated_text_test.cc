@@ -43,14 +43,14 @@ TEST(ExplainTranslation, TokensAndWordsAreThoseOfTheTranslation) {
   for (const auto& [translator, source] : {std::pair(&shipped(), kText.c_str()), {&bart(), "Good morning"}}) {
     const HeadSurvey survey = survey_heads(TranslatedText(*translator, source));
     const Alignment& alignment = *survey.attentions.alignment;
-    EXPECT_EQ(alignment.target_text, translator->translate(source).text);
-    EXPECT_EQ(joined(alignment.target.words), alignment.target_text);
+    EXPECT_EQ(alignment.output_text, translator->translate(source).text);
+    EXPECT_EQ(joined(alignment.output.words), alignment.output_text);
     EXPECT_EQ(joined(alignment.source.words), source);
     EXPECT_EQ(tokens(survey, "read").size(), tokens(survey, "target").size());
     EXPECT_EQ(tokens(survey, "read").front(), "(start)");
     EXPECT_EQ(tokens(survey, "target").front() == "(start)", translator == &bart());
     EXPECT_EQ(tokens(survey, "target").back(), "(end)");
-    ASSERT_EQ(survey.word_weights.size(0), std::ssize(alignment.target.words));
+    ASSERT_EQ(survey.word_weights.size(0), std::ssize(alignment.output.words));
     for (std::int64_t i = 0; i < survey.word_weights.size(0); ++i) {
       EXPECT_NEAR(test::sum_of_row(survey.word_weights, i), 1, kRounding);
     }
@@ -109,7 +109,7 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
     }
     const std::vector<double> without = run.outcome(hidden).log_probabilities;
     for (std::size_t t = 0; t + 1 < whole.size(); ++t) {
-      losses.view().at<double>({word(both.target, t), j}) += whole[t] - without[t];
+      losses.view().at<double>({word(both.output, t), j}) += whole[t] - without[t];
     }
   }
   // The weights by hand: every head for each token of a word, without the ends.
@@ -117,7 +117,7 @@ TEST(ExplainTranslation, WordsShareOutTheirWeight) {
     if (head.index.site != both.site) continue;
     for (std::int64_t i = 0; i + 1 < head.weights.size(0); ++i) {
       for (std::int64_t j = 0; j + 1 < head.weights.size(1); ++j) {
-        const Dims words{word(both.target, static_cast<std::size_t>(i)),
+        const Dims words{word(both.output, static_cast<std::size_t>(i)),
                          word(both.source, static_cast<std::size_t>(j))};
         weights.view().at<double>(words) += at(head.weights, i, j);
       }
@@ -179,11 +179,11 @@ TEST(ExplainTranslation, WrittenTokensHaveTheirProbabilities) {
   }
 }
 
-// One target word of two tokens, two source words of one token each, and an end that is no word.
+// One output word of two tokens, two source words of one token each, and an end that is no word.
 TEST(WordAlignment, IsTheMeanOverTokensAndHeads) {
-  const Alignment two{.source = {{"a", "b"}, {0, 1, -1}}, .target = {{"c"}, {0, 0, -1}}};
-  const Alignment one{.source = {{"a"}, {0, -1}}, .target = {{"b"}, {0}}};
-  const Alignment wrong{.source = {{"a"}, {1}}, .target = {{"b"}, {0}}};
+  const Alignment two{.source = {{"a", "b"}, {0, 1, -1}}, .output = {{"c"}, {0, 0, -1}}};
+  const Alignment one{.source = {{"a"}, {0, -1}}, .output = {{"b"}, {0}}};
+  const Alignment wrong{.source = {{"a"}, {1}}, .output = {{"b"}, {0}}};
   WordAlignment words(two), unseen(one);
   // Of two heads for each of three tokens; the third token is none of a word.
   words.add(Tensor::of<float>({3, 2, 3}, {0.5f, 0.25f, 0.25f, 0, 1, 0, 0.5f, 0.5f, 0, 0, 0, 1, 1, 0, 0, 1, 0, 0}));
@@ -195,7 +195,7 @@ TEST(WordAlignment, IsTheMeanOverTokensAndHeads) {
   EXPECT_THROW(unseen.add(Tensor::of<float>({1, 1, 1}, {1})), std::invalid_argument);
 }
 
-using Link = std::pair<std::int64_t, std::int64_t>;  // source word, target word
+using Link = std::pair<std::int64_t, std::int64_t>;  // source word, output word
 
 struct AlignedPair {
   std::string source, target;
@@ -226,7 +226,7 @@ std::vector<AlignedPair> read_aligned_pairs() {
 // alignment models" (2003): 1 - (|A n S| + |A n P|) / (|A| + |S|).
 class AlignmentError {
  public:
-  // Each target word's link is its largest weight, the first of equal ones. `weights` is [target words, source words].
+  // Each output word's link is its largest weight, the first of equal ones. `weights` is [output words, source words].
   void add(std::size_t half, const AlignedPair& pair, const Tensor& weights) {
     for (std::int64_t i = 0; i < weights.size(0); ++i) {
       const double* row = weights.data<double>() + i * weights.size(1);
@@ -242,14 +242,14 @@ class AlignmentError {
   std::array<double, 2> right_{}, all_{};
 };
 
-// By each measure, [target words, source words], of all heads together; of a head alone, "head ...", by its weights.
+// By each measure, [output words, source words], of all heads together; of a head alone, "head ...", by its weights.
 std::map<std::string, Tensor> weights_by_measures(const TranslatedText& text, const HeadSurvey& survey) {
   const Alignment& alignment = *survey.attentions.alignment;
-  const Dims shape = {std::ssize(alignment.target.words), std::ssize(alignment.source.words)};
-  const std::int64_t targets = std::ssize(alignment.target.word_of), sources = std::ssize(alignment.source.word_of);
+  const Dims shape = {std::ssize(alignment.output.words), std::ssize(alignment.source.words)};
+  const std::int64_t outputs = std::ssize(alignment.output.word_of), sources = std::ssize(alignment.source.word_of);
   std::map<std::string, Tensor> all;
   const auto add = [&](const std::string& name, std::int64_t t, std::int64_t j, double value) {
-    const std::int64_t row = alignment.target.word_of[static_cast<std::size_t>(t)];
+    const std::int64_t row = alignment.output.word_of[static_cast<std::size_t>(t)];
     const std::int64_t column = alignment.source.word_of[static_cast<std::size_t>(j)];
     if (row < 0 || column < 0) return;
     all.try_emplace(name, Tensor::zeros(shape, Dtype::f64)).first->second.view().at<double>({row, column}) += value;
@@ -257,7 +257,7 @@ std::map<std::string, Tensor> weights_by_measures(const TranslatedText& text, co
   for (const HeadSurvey::Entry& head : survey.heads) {
     if (head.index.site != alignment.site) continue;
     const std::string name = fmt::format("head {}, layer {}", head.index.head, head.index.layer);
-    for (std::int64_t t = 0; t < targets; ++t) {
+    for (std::int64_t t = 0; t < outputs; ++t) {
       double most = 0;
       for (std::int64_t j = 0; j < sources; ++j) {
         if (alignment.source.word_of[static_cast<std::size_t>(j)] >= 0) most = std::max(most, at(head.weights, t, j));
@@ -272,7 +272,7 @@ std::map<std::string, Tensor> weights_by_measures(const TranslatedText& text, co
       }
     }
   }
-  for (std::int64_t t = 0; t < targets; ++t) {
+  for (std::int64_t t = 0; t < outputs; ++t) {
     for (const HeadGradient& head : gradient_weights(text, t)) {
       if (head.index.site != alignment.site) continue;
       for (std::int64_t j = 0; j < sources; ++j) {
@@ -307,13 +307,13 @@ TEST(WordAlignment, ErrorOnPairsAlignedByHand) {
     const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
     const Alignment& alignment = *survey.attentions.alignment;
     ASSERT_EQ(joined(alignment.source.words), pair.source);
-    ASSERT_EQ(joined(alignment.target.words), pair.target);
-    const std::int64_t targets = std::ssize(alignment.target.words), sources = std::ssize(alignment.source.words);
-    for (const auto& [i, j] : pair.possible) ASSERT_TRUE(i < sources && j < targets) << i << " " << j;
+    ASSERT_EQ(joined(alignment.output.words), pair.target);
+    const std::int64_t outputs = std::ssize(alignment.output.words), sources = std::ssize(alignment.source.words);
+    for (const auto& [i, j] : pair.possible) ASSERT_TRUE(i < sources && j < outputs) << i << " " << j;
     for (const auto& [name, weights] : weights_by_measures(text, survey)) measures[name].add(n % 2, pair, weights);
     shown.add(n % 2, pair, survey.word_alignment);
     diagonal.add(n % 2, pair,
-                 test::filled(targets, sources, [&](auto i, auto j) { return j == std::min(i, sources - 1); }));
+                 test::filled(outputs, sources, [&](auto i, auto j) { return j == std::min(i, sources - 1); }));
   }
   std::printf("alignment error rate on 20 pairs to choose by, and on 20 others\n");
   const auto row = [](const std::string& name, const AlignmentError& error) {

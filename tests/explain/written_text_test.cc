@@ -51,7 +51,7 @@ TEST(ExplainWriting, BothTextsTogetherAreTheWhole) {
   for (std::size_t prompt = 1; prompt < ids.size(); ++prompt) {
     const WrittenText text(generator.model(), &generator.tokenizer(), ids, {.prompt = prompt, .explain_prompt = true});
     const Alignment& texts = *text.attentions().alignment;
-    EXPECT_EQ(texts.source_text + texts.target_text, whole) << prompt;
+    EXPECT_EQ(texts.source_text + texts.output_text, whole) << prompt;
   }
 }
 
@@ -212,10 +212,10 @@ TEST(ExplainWriting, TokensAndWordsAreThoseOfTheText) {
     tokens.push_back((begins ? "" : "##") + (own == "\n" ? "\\n" : own.substr(own[0] == ' ' ? 1 : 0)));
   }
   EXPECT_EQ(all.alignment->source.words, Strings(tokens.begin(), tokens.end() - 1));
-  EXPECT_EQ(all.alignment->target.words, Strings(tokens.begin() + static_cast<std::ptrdiff_t>(prompt), tokens.end()));
+  EXPECT_EQ(all.alignment->output.words, Strings(tokens.begin() + static_cast<std::ptrdiff_t>(prompt), tokens.end()));
   EXPECT_EQ(all.sequences[0].tokens.size(), ids.size() - 1);
-  EXPECT_EQ(all.alignment->target.word_of[prompt - 2], -1);
-  EXPECT_EQ(all.alignment->target.word_of[prompt - 1], 0);
+  EXPECT_EQ(all.alignment->output.word_of[prompt - 2], -1);
+  EXPECT_EQ(all.alignment->output.word_of[prompt - 1], 0);
   EXPECT_TRUE(all.alignment->written[prompt - 2].layers.empty());
   EXPECT_EQ(all.alignment->written[prompt - 1].layers.size(), 3u);
 }

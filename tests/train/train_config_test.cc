@@ -245,7 +245,7 @@ TEST(TrainSeq2Seq, LearnsAnAlignmentThatIsExplained) {
       continue;
     }
     const TranslatedText text(translator, "three two");
-    EXPECT_EQ(text.attentions().alignment->target_text, "tres dos");
+    EXPECT_EQ(text.attentions().alignment->output_text, "tres dos");
     const HeadSurvey survey = survey_heads(text, {.keep_weights = true});
     ASSERT_EQ(survey.heads.size(), 1u);
     const TensorView words = survey.word_weights;

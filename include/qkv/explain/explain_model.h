@@ -78,7 +78,7 @@ struct HeadMap {
 struct SublayerVectors {
   std::string name;               // as the observer receives it: "layers.0.feed_forward"
   std::string part;               // "embedding", "positions", "attention", "feed_forward", "norm" or "recurrent"
-  std::size_t sequence = 0;       ///< whose tokens they are, by its number
+  std::size_t sequence = 0;       ///< the sequence of these tokens, by its number
   std::int64_t size = 0;          ///< of a vector
   std::vector<double> lengths{};  ///< the root of the sum of squares, a token each
 };
@@ -98,14 +98,14 @@ struct HeadSurvey {
   std::string fingerprint{};  ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
   Attentions attentions{};
   std::vector<Entry> heads{};  ///< attention by attention, layer by layer
-  /// With an alignment: [target words, source words], f64; a row sums to 1, or is 0. By how much the log-probability of
+  /// With an alignment: [output words, source words], f64; a row sums to 1, or is 0. By how much the log-probability of
   /// the word falls when the source word is hidden from its attention, at least 0; and the weights of all layers and
   /// heads of that attention, summed over the tokens of both words, without special ones. How well each aligns words:
   /// docs/lab/alignment.md.
   Tensor word_alignment{};
   Tensor word_weights{};
   std::vector<SublayerVectors> sublayers{};  ///< in the order of computation
-  /// For each attention what the call of its first layer costs; none: its scores are no dot products.
+  /// For each attention the cost of the call of its first layer; none: its scores are no dot products.
   std::vector<std::optional<AttentionPlan>> costs{};
   std::vector<std::int64_t> kept_rows{};  ///< of maps
 };

@@ -1,5 +1,5 @@
 /// \file
-/// What explain asks of a model of any kind: the attentions that an input goes through, what their queries and keys are
+/// The interface of explain to models: the attentions that an input goes through, what their queries and keys are
 /// called, and the run itself, seen by an observer. A kind of model that implements it is explained: its heads are
 /// surveyed, traced, written as text and as JSON (explain_model.h).
 #pragma once
@@ -84,13 +84,13 @@ struct WrittenToken : TokenProbability {
 };
 
 /// A text and what was written from it; an Explainable that has it has an outcome() too. A language model reads what it
-/// wrote, so that source and target are parts of one text there.
+/// wrote, so that source and output are parts of one text there.
 struct Alignment {
-  std::string source_text{}, target_text{};
-  TokenWords source{}, target{};
-  std::vector<WrittenToken> written{};  ///< for each target token
-  std::size_t target_sequence = 0;      ///< by its number
-  std::size_t site = 0;          ///< the attention in which query i writes target token i, from the source's keys
+  std::string source_text{}, output_text{};
+  TokenWords source{}, output{};
+  std::vector<WrittenToken> written{};  ///< for each token of the output
+  std::size_t output_sequence = 0;      ///< by its number
+  std::size_t site = 0;          ///< the attention in which query i writes output token i, from the source's keys
   std::int64_t cut = 0;          ///< tokens at the end of the source that were not read
   bool is_continuation = false;  ///< of a language model
 };

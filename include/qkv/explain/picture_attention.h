@@ -28,7 +28,7 @@ struct PictureAttention {
   std::string fingerprint{};                ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
   std::vector<ClassProbability> classes{};  ///< the three most probable; none: the model has no classifier
   PictureSize grid{};
-  std::string token;          ///< whose weights they are
+  std::string token;          ///< the query of the weights
   std::vector<Head> heads{};  ///< layer by layer
   /// [grid height, grid width], f64, attention rollout: the token's row of the product over the layers of (A + I) / 2,
   /// A the mean of a layer's heads. Source: Abnar, Zuidema, "Quantifying attention flow in Transformers" (2020).

@@ -61,7 +61,7 @@ struct TokenMeasures {
   std::string fingerprint{};  ///< of the model (qkv/pipelines/fingerprint.h), for JSON; empty: not known
   Attentions attentions{};
   std::int64_t token = 0;
-  std::size_t sequence = 0;                 ///< whose token it is
+  std::size_t sequence = 0;                 ///< the sequence of the token, by its number
   std::optional<double> log_probability{};  ///< of a token that was written, or of a head's output
   std::optional<double> score{};            ///< of a head's output that is a logit
   std::vector<Keys> keys{};                 ///< of each attention

@@ -27,8 +27,8 @@ class QKV_API TranslatedText : public Explainable {
   TranslatedText(const Translator& translator, const std::string& text, const Translation& translation,
                  LeftOut left_out = {}, std::stop_token stop = {});
 
-  /// Sites: encoder, decoder and encoder_decoder, those that the model has. Sequences: source; target, which the
-  /// decoder writes; and read: start, then all of target but the last. Queries and keys of the decoder are the tokens
+  /// Sites: encoder, decoder and encoder_decoder, those that the model has. Sequences: source; "target", which the
+  /// decoder writes; and read: start, then all of it but the last. Queries and keys of the decoder are the tokens
   /// read; a query of encoder_decoder is the token written.
   const Attentions& attentions() const override { return attentions_; }
   void run(Observer& observer) const override { logits({}, &observer); }

@@ -1,6 +1,6 @@
 /// \file
-/// A prompt and what a language model wrote behind it, to be explained (explain_model.h): the run is one pass over
-/// both, in which each token attends to itself and to those before it, and writes the next one.
+/// A prompt and the continuation that a language model wrote, to be explained (explain_model.h): the run is one pass
+/// over both, in which each token attends to itself and to those before it, and writes the next one.
 ///
 ///     Generator generator = Generator::load("smollm2");
 ///     std::vector<std::int32_t> ids = generator.tokenizer().encode("The cat sat").ids;
@@ -36,7 +36,7 @@ class QKV_API WrittenText : public Explainable {
 
   /// One site, whose queries and keys are the sequence "read": all ids but the last one. Sequence "target": all but the
   /// first one; query i writes token i of it. Each token is a word of the alignment; words of the
-  /// target, and guesses of layers, are those explained.
+  /// output, and guesses of layers, are those explained.
   const Attentions& attentions() const override { return attentions_; }
   void run(Observer& observer) const override { logits({}, &observer); }
   Outcome outcome(const LeftOut& more) const override;
@@ -47,7 +47,7 @@ class QKV_API WrittenText : public Explainable {
   Tensor logits(const LeftOut& more, Observer* observer) const;
   const LanguageModel& model_;
   LanguageModelOptions options_;
-  std::vector<std::int32_t> read_, target_;
+  std::vector<std::int32_t> read_, output_;
   Attentions attentions_;
 };
 

@@ -117,7 +117,7 @@ const char* name_of(Measure measure) {
 
 std::size_t measured_sequence(const Attentions& attentions) {
   if (attentions.outputs) return attentions.outputs->sequence;
-  return attentions.alignment ? attentions.alignment->target_sequence : attentions.sites[0].queries;
+  return attentions.alignment ? attentions.alignment->output_sequence : attentions.sites[0].queries;
 }
 
 TokenMeasures measure_token(const Explainable& input, std::int64_t token) {

@@ -10,14 +10,14 @@
 namespace qkv::inline explaining {
 namespace {
 
-// [target words, source words].
+// [output words, source words].
 Tensor zeros_of(const Alignment& alignment) {
-  for (const TokenWords* own : {&alignment.source, &alignment.target}) {
+  for (const TokenWords* own : {&alignment.source, &alignment.output}) {
     for (const std::int64_t word : own->word_of) {
       require(word < std::ssize(own->words), "a token is part of word {}; there are {}", word, own->words.size());
     }
   }
-  return Tensor::zeros({std::ssize(alignment.target.words), std::ssize(alignment.source.words)}, Dtype::f64);
+  return Tensor::zeros({std::ssize(alignment.output.words), std::ssize(alignment.source.words)}, Dtype::f64);
 }
 
 // Each row divided by its sum, unless that is 0.
@@ -36,9 +36,9 @@ Tensor shares_of(Tensor sums) {
 Tensor align_words(const Explainable& input) {
   const Alignment& alignment = *input.attentions().alignment;
   Tensor losses = zeros_of(alignment);
-  const std::vector<std::int64_t>&source = alignment.source.word_of, &target = alignment.target.word_of;
+  const std::vector<std::int64_t>&source = alignment.source.word_of, &output = alignment.output.word_of;
   const std::vector<double> whole = input.outcome({}).log_probabilities;
-  require(whole.size() == target.size(), "{} log-probabilities are of {} tokens", whole.size(), target.size());
+  require(whole.size() == output.size(), "{} log-probabilities are of {} tokens", whole.size(), output.size());
   ShareTurns turns(losses.size(1));
   for (std::int64_t word = 0; word < losses.size(1); ++word, turns.next()) {
     LeftOut hidden;
@@ -46,8 +46,8 @@ Tensor align_words(const Explainable& input) {
       if (source[j] == word) hidden.keys.push_back({static_cast<std::int64_t>(j), alignment.site});
     }
     const std::vector<double> without = input.outcome(hidden).log_probabilities;
-    for (std::size_t t = 0; t < target.size(); ++t) {
-      if (target[t] >= 0) losses.data<double>()[target[t] * losses.size(1) + word] += whole[t] - without[t];
+    for (std::size_t t = 0; t < output.size(); ++t) {
+      if (output[t] >= 0) losses.data<double>()[output[t] * losses.size(1) + word] += whole[t] - without[t];
     }
   }
   for (std::int64_t i = 0; i < losses.element_count(); ++i) {
@@ -59,12 +59,12 @@ Tensor align_words(const Explainable& input) {
 WordAlignment::WordAlignment(const Alignment& alignment) : alignment_(alignment), sums_(zeros_of(alignment)) {}
 
 void WordAlignment::add(const TensorView& weights) {
-  const std::vector<std::int64_t>&source = alignment_.source.word_of, &target = alignment_.target.word_of;
-  require(weights.size(0) == std::ssize(target) && weights.size(2) == std::ssize(source),
-          "weights {} must align {} tokens with {}", to_string(weights.shape()), target.size(), source.size());
+  const std::vector<std::int64_t>&source = alignment_.source.word_of, &output = alignment_.output.word_of;
+  require(weights.size(0) == std::ssize(output) && weights.size(2) == std::ssize(source),
+          "weights {} must align {} tokens with {}", to_string(weights.shape()), output.size(), source.size());
   const Tensor exact = convert(weights, Dtype::f64);
   const double* weight = exact.data<double>();
-  for (const std::int64_t word : target) {
+  for (const std::int64_t word : output) {
     for (std::int64_t head = 0; head < weights.size(1); ++head, weight += weights.size(2)) {
       if (word < 0) continue;
       double* row = sums_.data<double>() + word * sums_.size(1);

@@ -37,7 +37,7 @@ std::string label_of(const std::string& token) {
 
 namespace {
 
-// The attentions of a model that is only an encoder: one attention, whose queries and keys are its tokens.
+// The attentions of an encoder: one, with the tokens as queries and keys.
 // `config`: with layers, heads and model_dim. `bias`: of every layer. Errors as check_left_out().
 template <class Config>
 Attentions encoder_attentions(const Config& config, AttentionSequence tokens, LeftOut left_out,

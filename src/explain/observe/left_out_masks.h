@@ -16,7 +16,7 @@ void check_head(const Attentions& attentions, const HeadIndex& index);
 // std::invalid_argument if a head or a key is not there.
 void check_left_out(const Attentions& attentions, const LeftOut& left_out);
 
-// std::invalid_argument if anything is left out: gradients are those of the whole model.
+// std::invalid_argument if anything is left out: there are gradients of the whole model only.
 void check_whole(const Attentions& attentions);
 
 // The mean over the queries of the logarithm of how many keys each sees: the entropy of weights spread evenly.

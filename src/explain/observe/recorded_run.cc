@@ -1,4 +1,4 @@
-// Reads what the JSON of a run says of itself; the rest is checked to be JSON, and is not kept apart.
+// Reads the first members of the JSON of a run; the rest is checked to be JSON and kept as text.
 #include <fmt/format.h>
 
 #include <string_view>

@@ -16,7 +16,7 @@ void name_ends(TokenPieces& text) {
   if (text.marks.size() > 1 && text.marks.front() != 0) text.tokens.front() = "(start)";
 }
 
-// What begins or ends a text is no word of it.
+// Tokens that begin or end a text are no words.
 void leave_out_ends(TokenPieces& text) {
   auto& [words, word_of] = text.words;
   if (text.marks.back() != 0) {
@@ -29,7 +29,7 @@ void leave_out_ends(TokenPieces& text) {
   }
 }
 
-enum Sequence : std::size_t { kSource, kTarget, kRead };
+enum Sequence : std::size_t { kSource, kOutput, kRead };
 
 AttentionSite site_of(const EncoderDecoderAttention& own) {
   using Place = EncoderDecoderAttention::Place;
@@ -57,7 +57,7 @@ AttentionSite site_of(const EncoderDecoderAttention& own) {
       break;
     case Place::memory:
       name("encoder_decoder", "Encoder-decoder attention", "tokens written attend to source tokens");
-      site.queries = kTarget;
+      site.queries = kOutput;
       site.keys = kSource;
       break;
   }
@@ -93,22 +93,22 @@ TranslatedText::TranslatedText(const Translator& translator, const std::string& 
   read_ids.insert(read_ids.end(), batch_.target.begin(), batch_.target.end() - 1);
 
   TokenPieces read(&translator.target_tokenizer(), read_ids), source(&translator.tokenizer(), batch_.source),
-      target(&translator.target_tokenizer(), batch_.target);
-  for (TokenPieces* one : {&read, &source, &target}) name_ends(*one);
+      output(&translator.target_tokenizer(), batch_.target);
+  for (TokenPieces* one : {&read, &source, &output}) name_ends(*one);
   leave_out_ends(source);
-  leave_out_ends(target);
+  leave_out_ends(output);
   attentions_ = {
       .sequences = {{"source", "The encoder reads:  ", source.tokens, source.marks, batch_.source, source.words,
                      "encoder."},
-                    {"target", "and writes:  ", target.tokens, target.marks, batch_.target, target.words},
+                    {"target", "and writes:  ", output.tokens, output.marks, batch_.target, output.words},
                     {"read", "The decoder reads:  ", read.tokens, read.marks, read_ids, read.words, "decoder."}},
       .sites = std::move(sites),
       .input = fmt::format("\"{}\" -> \"{}\"", text, translation.text),
       .alignment = Alignment{.source_text = text,
-                             .target_text = translation.text,
+                             .output_text = translation.text,
                              .source = source.words,
-                             .target = target.words,
-                             .target_sequence = kTarget,
+                             .output = output.words,
+                             .output_sequence = kOutput,
                              .site = aligned,
                              .cut = translation.cut},
       .left_out = std::move(left_out)};

@@ -57,7 +57,7 @@ TokenWords each_a_word(const std::vector<std::string>& tokens, std::size_t first
   return words;
 }
 
-// What the tokens after the prompt add to its text, with a blank between both where there is one.
+// The text of the tokens after the prompt, with the blank that separates both, if there is one.
 std::string text_behind(const std::string& prompt_text, const Tokenizer* tokenizer, std::span<const std::int32_t> ids,
                         std::size_t prompt) {
   if (tokenizer != nullptr) {
@@ -67,7 +67,7 @@ std::string text_behind(const std::string& prompt_text, const Tokenizer* tokeniz
   return text_of(tokenizer, ids.subspan(prompt));
 }
 
-// Calls `read` with what each layer passes on; nothing else is computed for it.
+// Calls `read` with the output of each layer, at no further cost.
 class LayerOutputs : public Observer {
  public:
   explicit LayerOutputs(const std::function<void(const TensorView&)>& read) : read_(read) {}
@@ -92,41 +92,41 @@ WrittenText::WrittenText(const LanguageModel& model, const Tokenizer* tokenizer,
     require(id >= 0 && id < model.config().vocab, "id {} is not in a vocabulary of {}", id, model.config().vocab);
   }
   read_.assign(ids.begin(), ids.end() - 1);
-  target_.assign(ids.begin() + 1, ids.end());
+  output_.assign(ids.begin() + 1, ids.end());
   const TokenPieces all(tokenizer, ids);
   const auto last = std::ssize(ids) - 1;
   const std::vector<std::string> read(all.tokens.begin(), all.tokens.begin() + last),
-      target(all.tokens.begin() + 1, all.tokens.end());
+      output(all.tokens.begin() + 1, all.tokens.end());
   const std::vector<std::uint8_t> read_marks(all.marks.begin(), all.marks.begin() + last),
-      target_marks(all.marks.begin() + 1, all.marks.end());
-  const TokenWords read_words = each_a_word(read, 0), target_words = each_a_word(target, first - 1);
+      output_marks(all.marks.begin() + 1, all.marks.end());
+  const TokenWords read_words = each_a_word(read, 0), output_words = each_a_word(output, first - 1);
   const std::string source_text = text_of(tokenizer, std::span(ids).first(prompt));
-  const std::string target_text = text_behind(source_text, tokenizer, ids, prompt);
+  const std::string output_text = text_behind(source_text, tokenizer, ids, prompt);
   attentions_ = {.sequences = {{"read", "The model reads:  ", read, read_marks, read_, read_words, ""},
-                               {"target", "and writes behind each:  ", target, target_marks, target_, target_words}},
+                               {"target", "and writes behind each:  ", output, output_marks, output_, output_words}},
                  .sites = {site_of(model.config())},
-                 .input = fmt::format("\"{}\" -> \"{}\"", source_text, target_text),
+                 .input = fmt::format("\"{}\" -> \"{}\"", source_text, output_text),
                  .alignment = Alignment{.source_text = source_text,
-                                        .target_text = target_text,
+                                        .output_text = output_text,
                                         .source = read_words,
-                                        .target = target_words,
-                                        .target_sequence = kTokensWritten,
+                                        .output = output_words,
+                                        .output_sequence = kTokensWritten,
                                         .is_continuation = true},
                  .left_out = std::move(left_out)};
-  std::vector<std::vector<LayerGuess>> guesses(target_.size());
+  std::vector<std::vector<LayerGuess>> guesses(output_.size());
   LayerOutputs outputs([&](const TensorView& rows) {
     const Tensor logits = model_.read_out(rows.slice(0, static_cast<std::int64_t>(first) - 1, rows.size(0)), options_);
-    for (std::size_t i = first - 1; i < target_.size(); ++i) {
+    for (std::size_t i = first - 1; i < output_.size(); ++i) {
       const std::span row = row_of(logits, i + 1 - first);
       const double sum = log_sum_exp(row);
       TokenLogit best{0, 0};
       largest_logits(row, std::span(&best, 1));
       guesses[i].push_back({.best = probability_of(best.token, row, sum, tokenizer),
-                            .written = probability_of(target_[i], row, sum, tokenizer).probability});
+                            .written = probability_of(output_[i], row, sum, tokenizer).probability});
     }
   });
   std::vector<WrittenToken>& written = attentions_.alignment->written;
-  written = written_tokens(logits({}, &outputs), target_, tokenizer);
+  written = written_tokens(logits({}, &outputs), output_, tokenizer);
   for (std::size_t i = 0; i < written.size(); ++i) written[i].layers = std::move(guesses[i]);
 }
 
@@ -138,12 +138,12 @@ Tensor WrittenText::logits(const LeftOut& more, Observer* observer) const {
 }
 
 Outcome WrittenText::outcome(const LeftOut& more) const {
-  return {.log_probabilities = log_probabilities(logits(more, nullptr), target_)};
+  return {.log_probabilities = log_probabilities(logits(more, nullptr), output_)};
 }
 
 void WrittenText::run_backward(std::int64_t written, Observer& observer) const {
   check_whole(attentions_);
-  model_.observe_gradients(read_, written + 1, target_[static_cast<std::size_t>(written)], observer);
+  model_.observe_gradients(read_, written + 1, output_[static_cast<std::size_t>(written)], observer);
 }
 
 }  // namespace qkv

@@ -72,14 +72,14 @@ TokenProbability probability_of(std::int32_t id, std::span<const float> logits, 
   return {std::move(name), id, exp(logit - log_sum_exp)};
 }
 
-std::vector<WrittenToken> written_tokens(const TensorView& logits, std::span<const std::int32_t> target,
+std::vector<WrittenToken> written_tokens(const TensorView& logits, std::span<const std::int32_t> output,
                                          const Tokenizer* tokenizer) {
   constexpr std::size_t kCandidates = 5;
   std::vector<WrittenToken> all;
-  for (std::size_t i = 0; i < target.size(); ++i) {
+  for (std::size_t i = 0; i < output.size(); ++i) {
     const std::span row = row_of(logits, i);
     const double sum = log_sum_exp(row);
-    WrittenToken& token = all.emplace_back(probability_of(target[i], row, sum, tokenizer));
+    WrittenToken& token = all.emplace_back(probability_of(output[i], row, sum, tokenizer));
     std::vector<TokenLogit> largest(std::min(kCandidates, row.size()));
     largest.resize(largest_logits(row, largest));
     for (const TokenLogit& one : largest) token.candidates.push_back(probability_of(one.token, row, sum, tokenizer));
@@ -87,11 +87,11 @@ std::vector<WrittenToken> written_tokens(const TensorView& logits, std::span<con
   return all;
 }
 
-std::vector<double> log_probabilities(const TensorView& logits, std::span<const std::int32_t> target) {
+std::vector<double> log_probabilities(const TensorView& logits, std::span<const std::int32_t> output) {
   std::vector<double> found;
-  for (std::size_t i = 0; i < target.size(); ++i) {
+  for (std::size_t i = 0; i < output.size(); ++i) {
     const std::span row = row_of(logits, i);
-    found.push_back(static_cast<double>(row[static_cast<std::size_t>(target[i])]) - log_sum_exp(row));
+    found.push_back(static_cast<double>(row[static_cast<std::size_t>(output[i])]) - log_sum_exp(row));
   }
   return found;
 }

@@ -11,7 +11,7 @@
 
 namespace qkv::inline explaining {
 
-// Without a tokenizer tokens are called by their ids.
+// Without a tokenizer the names of tokens are their ids.
 struct TokenPieces {
   TokenPieces(const Tokenizer* tokenizer, std::span<const std::int32_t> ids);
 
@@ -24,10 +24,10 @@ struct TokenPieces {
 TokenProbability probability_of(std::int32_t id, std::span<const float> logits, double log_sum_exp,
                                 const Tokenizer* tokenizer);
 
-// Row i of the logits [tokens, vocab] wrote target[i].
-std::vector<WrittenToken> written_tokens(const TensorView& logits, std::span<const std::int32_t> target,
+// Row i of the logits [tokens, vocab] wrote output[i].
+std::vector<WrittenToken> written_tokens(const TensorView& logits, std::span<const std::int32_t> output,
                                          const Tokenizer* tokenizer);
-std::vector<double> log_probabilities(const TensorView& logits, std::span<const std::int32_t> target);
+std::vector<double> log_probabilities(const TensorView& logits, std::span<const std::int32_t> output);
 
 // A row of [rows, size].
 std::span<const float> row_of(const TensorView& rows, std::size_t i);

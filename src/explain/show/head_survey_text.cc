@@ -29,37 +29,31 @@ struct Striking {
   std::string text;
 };
 
+struct PatternShare {
+  HeadPattern pattern;
+  double HeadSummary::* share;
+  const char* where;
+};
+constexpr PatternShare kPatternShares[] = {
+    {HeadPattern::previous, &HeadSummary::previous, "the token before"},
+    {HeadPattern::next, &HeadSummary::next, "the token after"},
+    {HeadPattern::itself, &HeadSummary::itself, "the token itself"},
+    {HeadPattern::first, &HeadSummary::first, "the first token"},
+    {HeadPattern::induction, &HeadSummary::induction, "what is behind earlier copies of a token"},
+    {HeadPattern::duplicate, &HeadSummary::duplicate, "earlier copies of a token"},
+    {HeadPattern::separators, &HeadSummary::separators, "special tokens"}};
+
 Striking striking_of(const HeadSurvey& survey, const HeadSurvey::Entry& head) {
-  const HeadSummary& summary = head.summary;
-  const auto share = [&](double value, const char* where) {
-    return Striking{&head, value, fmt::format("{} of its weight goes to {}", fixed_text(value, 3), where)};
-  };
-  switch (head.pattern) {
-    case HeadPattern::previous:
-      return share(summary.previous, "the token before");
-    case HeadPattern::next:
-      return share(summary.next, "the token after");
-    case HeadPattern::itself:
-      return share(summary.itself, "the token itself");
-    case HeadPattern::first:
-      return share(summary.first, "the first token");
-    case HeadPattern::induction:
-      return share(summary.induction, "what is behind earlier copies of a token");
-    case HeadPattern::duplicate:
-      return share(summary.duplicate, "earlier copies of a token");
-    case HeadPattern::separators:
-      return share(summary.separators, "special tokens");
-    case HeadPattern::alignment: {
-      const double largest = largest_entropy(survey.attentions, head.index.site);
-      return {&head, 1 - summary.entropy / largest,
-              fmt::format("each token written attends to few source tokens: entropy {} of at most {}",
-                          fixed_text(summary.entropy, 3), fixed_text(largest, 3))};
-    }
-    case HeadPattern::spread:
-    case HeadPattern::none:
-      break;
+  for (const auto& [pattern, share, where] : kPatternShares) {
+    if (head.pattern != pattern) continue;
+    const double value = head.summary.*share;
+    return {&head, value, fmt::format("{} of its weight goes to {}", fixed_text(value, 3), where)};
   }
-  return {&head, 0, ""};
+  if (head.pattern != HeadPattern::alignment) return {&head, 0, ""};
+  const double entropy = head.summary.entropy, largest = largest_entropy(survey.attentions, head.index.site);
+  return {&head, 1 - entropy / largest,
+          fmt::format("each token written attends to few source tokens: entropy {} of at most {}",
+                      fixed_text(entropy, 3), fixed_text(largest, 3))};
 }
 
 // One section with the most striking heads by name; none if no head passes a threshold.
@@ -82,18 +76,18 @@ std::vector<Section> striking_heads(const HeadSurvey& survey) {
   return {{0, "The most striking heads", {block}}};
 }
 
-constexpr std::size_t kMostWords = 5;   // shown for each target word
+constexpr std::size_t kMostWords = 5;   // shown for each word of the output
 constexpr std::size_t kBar = 20;        // characters of a weight of 1
 constexpr std::int64_t kMostBars = 12;  // source words that get a bar each
 constexpr double kRemarkable = 0.5;     // a share of this size is coloured
 
-std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets) {
+std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& outputs) {
   std::vector<Line> lines;
   for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
     for (std::int64_t j = 0; j < survey.word_alignment.size(1); ++j) {
       const double weight = survey.word_alignment.view().at<double>({i, j});
       const auto length = static_cast<std::size_t>(weight * kBar + 0.5);
-      lines.push_back({{j == 0 ? targets.column(i) : std::string(characters(targets.column(i)), ' '), Role::query},
+      lines.push_back({{j == 0 ? outputs.column(i) : std::string(characters(outputs.column(i)), ' '), Role::query},
                        {"  " + sources.column(j), Role::key},
                        {fmt::format(" {} ", fixed_text(weight, 3)), Role::weight},
                        {std::string(length, '#'), Role::weight}});
@@ -102,11 +96,11 @@ std::vector<Line> bars(const HeadSurvey& survey, const TokenNames& sources, cons
   return lines;
 }
 
-std::vector<Line> lists(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& targets,
+std::vector<Line> lists(const HeadSurvey& survey, const TokenNames& sources, const TokenNames& outputs,
                         std::size_t most) {
   std::vector<Line> lines;
   for (std::int64_t i = 0; i < survey.word_alignment.size(0); ++i) {
-    Line line{{targets.column(i), Role::query}, {"  ->  ", Role::none}};
+    Line line{{outputs.column(i), Role::query}, {"  ->  ", Role::none}};
     const std::vector<std::int64_t> keys = keys_by_weight(survey.word_alignment, i);
     for (std::size_t n = 0; n < std::min(keys.size(), most); ++n) {
       line.push_back({n == 0 ? "" : ", ", Role::none});
@@ -155,14 +149,14 @@ Section written_section(const Alignment& alignment, const TextStyle& style) {
 
 constexpr double kProbable = 0.5;  // below it something else is as probable
 
-// The words of the target, with a mark behind those that are not probable: a product over their tokens.
+// The words of the output, with a mark behind those that are not probable: a product over their tokens.
 std::vector<std::string> marked_words(const Alignment& alignment) {
-  std::vector<double> probabilities(alignment.target.words.size(), 1.0);
+  std::vector<double> probabilities(alignment.output.words.size(), 1.0);
   for (std::size_t i = 0; i < alignment.written.size(); ++i) {
-    const std::int64_t word = alignment.target.word_of[i];
+    const std::int64_t word = alignment.output.word_of[i];
     if (word >= 0) probabilities[static_cast<std::size_t>(word)] *= alignment.written[i].probability;
   }
-  std::vector<std::string> words = alignment.target.words;
+  std::vector<std::string> words = alignment.output.words;
   for (std::size_t i = 0; i < words.size(); ++i) words[i] += probabilities[i] < kProbable ? " (?)" : "";
   return words;
 }
@@ -172,9 +166,9 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   require(alignment.has_value(), "words are aligned where a text was written from another alone");
   const std::vector<std::string>& source_words = alignment->source.words;
   const bool continues = alignment->is_continuation;
-  const std::vector<std::string> target_words = continues ? alignment->target.words : marked_words(*alignment);
-  const auto given = std::ssize(alignment->written) + 1 - std::ssize(target_words);
-  const TokenNames sources(source_words), targets(target_words, continues ? given : 0);
+  const std::vector<std::string> output_words = continues ? alignment->output.words : marked_words(*alignment);
+  const auto given = std::ssize(alignment->written) + 1 - std::ssize(output_words);
+  const TokenNames sources(source_words), outputs(output_words, continues ? given : 0);
   Block about, table;
   about.lines = {plain(
       continues
@@ -188,19 +182,19 @@ Explanation words(const HeadSurvey& survey, const TextStyle& style) {
   }
   if (!needs_all)
     about.lines.push_back(plain("Where all shares of a word are 0, hiding a source word makes it no less probable."));
-  if (target_words != alignment->target.words) {
+  if (output_words != alignment->output.words) {
     about.lines.push_back(plain("(?) marks words that the model found less probable than 0.5: they may be wrong."));
   }
   for (Line& line : about_cut(alignment->cut)) about.lines.push_back(std::move(line));
   const bool few = survey.word_alignment.element_count() <= kMostBars;
-  table.lines = few ? bars(survey, sources, targets)
-                    : lists(survey, sources, targets, style.full ? source_words.size() : kMostWords);
+  table.lines = few ? bars(survey, sources, outputs)
+                    : lists(survey, sources, outputs, style.full ? source_words.size() : kMostWords);
   if (survey.word_alignment.element_count() == 0) {
     about.lines = {plain(fmt::format("The text has more than {} tokens: words are not aligned.", kMostMeasured))};
   }
   Explanation explanation;
   explanation.title =
-      printable(alignment->source_text + "  ->  " + alignment->target_text + without(survey.attentions));
+      printable(alignment->source_text + "  ->  " + alignment->output_text + without(survey.attentions));
   explanation.sections = {
       {0, continues ? "What each token was made from" : "What each word was made from", {about, table}}};
   if (continues) explanation.sections.push_back(written_section(*alignment, style));
@@ -253,64 +247,54 @@ Section token_lists(const Attentions& attentions) {
   return section;
 }
 
-// Which columns there are: of two sequences positions say nothing, and a language model sees nothing behind a token.
-enum class Columns { itself, between, language };
+// A share of the weight as a column.
+struct ShareColumn {
+  const char* name;
+  std::size_t width;
+  double HeadSummary::* share;
+};
 
-Columns columns_of(const Attentions& attentions, const AttentionSite& site) {
-  if (site.queries != site.keys) return Columns::between;
-  return attentions.alignment && attentions.alignment->is_continuation ? Columns::language : Columns::itself;
-}
-
-Line summary_line(const HeadSurvey::Entry& entry, Columns columns, double largest, bool has_values) {
-  const HeadSummary& summary = entry.summary;
-  Line line = {{fmt::format("{:>5} {:>4}", entry.index.layer, entry.index.head), Role::none},
-               {fmt::format(" {:>5}/{} {:>5}", fixed_text(summary.entropy, 3), fixed_text(largest, 3),
-                            fixed_text(exp(summary.entropy), 1)),
-                Role::score}};
-  const bool between = columns == Columns::between, language = columns == Columns::language;
-  if (columns == Columns::itself) {
-    line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
-  }
-  const auto share = [&](std::size_t width, double value) {
-    line.push_back(
-        {fmt::format(" {:>{}}", fixed_text(value, 3), width), value >= kRemarkable ? Role::weight : Role::none});
-  };
-  share(6, summary.first);
-  if (!between) {
-    share(8, summary.previous);
-    if (!language) share(6, summary.next);
-    share(6, summary.itself);
-  }
-  if (language) {
-    share(9, summary.induction);
-    share(9, summary.duplicate);
-  } else {
-    share(10, summary.separators);
-  }
-  if (has_values) line.push_back({fmt::format(" {:>10}", fixed_text(entry.value_norm, 3)), Role::value});
-  if (entry.pattern != HeadPattern::none) line.push_back({fmt::format("  {}", name_of(entry.pattern)), Role::none});
-  return line;
+// Between two sequences positions say nothing, and a language model sees nothing behind a token.
+std::vector<ShareColumn> share_columns(bool between, bool language) {
+  const ShareColumn first{"first", 6, &HeadSummary::first}, previous{"previous", 8, &HeadSummary::previous},
+      itself{"itself", 6, &HeadSummary::itself}, separators{"separators", 10, &HeadSummary::separators};
+  if (between) return {first, separators};
+  if (!language) return {first, previous, {"next", 6, &HeadSummary::next}, itself, separators};
+  return {
+      first, previous, itself, {"induction", 9, &HeadSummary::induction}, {"duplicate", 9, &HeadSummary::duplicate}};
 }
 
 // The heads of one attention, a line each.
-Block heads_table(const HeadSurvey& survey, std::size_t site) {
-  const Columns columns = columns_of(survey.attentions, survey.attentions.sites[site]);
-  const double largest = largest_entropy(survey.attentions, site);
-  Block table;
-  std::string head = fmt::format("{:>5} {:>4} {:>11} {:>5}", "layer", "head", "entropy/max", "keys");
-  if (columns == Columns::itself) head += fmt::format(" {:>9}", "distance");
-  head += fmt::format(" {:>6}", "first");
-  if (columns == Columns::itself) head += fmt::format(" {:>8} {:>6} {:>6}", "previous", "next", "itself");
-  if (columns == Columns::language) {
-    head += fmt::format(" {:>8} {:>6} {:>9} {:>9}", "previous", "itself", "induction", "duplicate");
-  } else {
-    head += fmt::format(" {:>10}", "separators");
-  }
+Block heads_table(const HeadSurvey& survey, std::size_t number) {
+  const AttentionSite& site = survey.attentions.sites[number];
+  const auto& alignment = survey.attentions.alignment;
+  const bool between = site.queries != site.keys, language = alignment && alignment->is_continuation;
+  const bool has_distance = !between && !language;
   const bool has_values = std::ranges::any_of(
       survey.heads, [](const HeadSurvey::Entry& entry) { return entry.value_lengths.element_count() > 0; });
-  table.lines = {plain(head + (has_values ? fmt::format(" {:>10}", "value norm") : ""))};
-  for (const HeadSurvey::Entry& entry : survey.heads) {
-    if (entry.index.site == site) table.lines.push_back(summary_line(entry, columns, largest, has_values));
+  const std::vector<ShareColumn> shares = share_columns(between, language);
+  const double largest = largest_entropy(survey.attentions, number);
+  std::string head = fmt::format("{:>5} {:>4} {:>11} {:>5}", "layer", "head", "entropy/max", "keys");
+  if (has_distance) head += fmt::format(" {:>9}", "distance");
+  for (const ShareColumn& column : shares) head += fmt::format(" {:>{}}", column.name, column.width);
+  if (has_values) head += fmt::format(" {:>10}", "value norm");
+  Block table;
+  table.lines = {plain(head)};
+  for (const auto& [index, summary, pattern, value_lengths, value_norm, weights, map] : survey.heads) {
+    if (index.site != number) continue;
+    Line line = {{fmt::format("{:>5} {:>4}", index.layer, index.head), Role::none},
+                 {fmt::format(" {:>5}/{} {:>5}", fixed_text(summary.entropy, 3), fixed_text(largest, 3),
+                              fixed_text(exp(summary.entropy), 1)),
+                  Role::score}};
+    if (has_distance) line.push_back({fmt::format(" {:>9}", fixed_text(summary.distance, 2)), Role::score});
+    for (const ShareColumn& column : shares) {
+      const double share = summary.*column.share;
+      line.push_back({fmt::format(" {:>{}}", fixed_text(share, 3), column.width),
+                      share >= kRemarkable ? Role::weight : Role::none});
+    }
+    if (has_values) line.push_back({fmt::format(" {:>10}", fixed_text(value_norm, 3)), Role::value});
+    if (pattern != HeadPattern::none) line.push_back({fmt::format("  {}", name_of(pattern)), Role::none});
+    table.lines.push_back(std::move(line));
   }
   return table;
 }

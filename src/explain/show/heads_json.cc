@@ -121,10 +121,10 @@ OrderedJson to_object(const TokenProbability& token) {
 
 OrderedJson to_object(const Alignment& alignment, const HeadSurvey& survey) {
   OrderedJson object = {{"source_text", alignment.source_text},
-                        {"target_text", alignment.target_text},
+                        {"target_text", alignment.output_text},
                         {"cut", alignment.cut},
                         {"source_words", alignment.source.words},
-                        {"target_words", alignment.target.words},
+                        {"target_words", alignment.output.words},
                         {"word_alignment", json_numbers(survey.word_alignment)},
                         {"word_weights", json_numbers(survey.word_weights)},
                         {"written", OrderedJson::array()}};

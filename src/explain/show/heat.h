@@ -14,11 +14,11 @@ using Rgb = std::array<std::uint8_t, 3>;
 // On white paper, and on a dark ground.
 enum class Ground { light, dark };
 
-// By a share from 0 to 1, of colours in equal steps.
+// For a share from 0 to 1; the stops are equally spaced.
 using ColorStops = std::array<std::array<double, 3>, 4>;
 Rgb color_between(const ColorStops& stops, double share);
 
-// The colours of the page (web/src/page.css): from no weight to all of it, and of what is no finite number.
+// The colours of the page (web/src/page.css): from weight 0 to 1, and for infinities and NaN.
 Rgb color_of_share(double share, Ground ground);
 Rgb color_of_no_number(Ground ground);
 std::string hex(const Rgb& color);

@@ -25,7 +25,7 @@ OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype
 // A number that was computed in f32, in as many digits as read back to it.
 OrderedJson json_number_f32(double value);
 
-// Nested arrays of an f64 tensor; null if it was not kept. `dtype` is that of the computation.
+// Nested arrays of an f64 tensor; null if it was not kept. `dtype`: of the computation.
 OrderedJson json_numbers(const TensorView& values, Dtype dtype = Dtype::f64);
 
 // One line; bytes that are not UTF-8 become U+FFFD.

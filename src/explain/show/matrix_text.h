@@ -40,8 +40,8 @@ struct TextRoom {
   bool full = false;      // nothing is shortened, however long the lines
 };
 
-// "query [3, 3]" and one line per row: what does not fit is shortened with "...". A tensor of rank 3 gives one box per
-// matrix.
+// "query [3, 3]" and one line per row: lines that do not fit are shortened with "...". A tensor of rank 3 gives one box
+// per matrix.
 std::vector<TextBox> boxes_of(const Quantity& quantity, const TextRoom& room);
 
 // The caption and the pixels, dark to bright, two characters each.

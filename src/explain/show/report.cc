@@ -120,10 +120,10 @@ std::string report_tables(const HeadSurvey& survey) {
     text += html_element("p", io::markup_text(sequence.caption) + tokens) + "\n";
   }
   if (alignment && survey.word_weights.element_count() > 0) {
-    const TableNames &targets = alignment->target.words, &sources = alignment->source.words;
+    const TableNames &words = alignment->output.words, &sources = alignment->source.words;
     const bool is_aligned = survey.word_alignment.element_count() > 0;
-    if (is_aligned) text += html_table("Which words each word was made from", survey.word_alignment, targets, sources);
-    text += html_table("Which words attend to which", survey.word_weights, targets, sources);
+    if (is_aligned) text += html_table("Which words each word was made from", survey.word_alignment, words, sources);
+    text += html_table("Which words attend to which", survey.word_weights, words, sources);
   }
   if (alignment) text += written(*alignment);
   if (alignment && alignment->is_continuation) text += guesses(*alignment);
@@ -229,7 +229,7 @@ std::string in_script(const std::string& json) {
   return text;
 }
 
-// A copy of it; `reduce` takes from each head what is not to be in it.
+// A copy, of which `reduce` shortens each head.
 template <class Reduce>
 HeadSurvey reduced(const HeadSurvey& survey, const Reduce& reduce) {
   HeadSurvey copy{.fingerprint = survey.fingerprint,
@@ -272,7 +272,7 @@ class Contents {
     return sum;
   }
 
-  // Makes it smaller, by what is missed least; false if there is nothing left.
+  // Leaves out the least important part that is left; false if there is none.
   bool shrink() {
     if (const auto largest = largest_of([](const Entry& entry) { return entry.tables.size(); }); largest) {
       largest->tables = {};
@@ -301,7 +301,7 @@ class Contents {
   }
 
  private:
-  // The entry of which there is most, unless there is none of any.
+  // The largest entry; nullptr if all are empty.
   template <class Size>
   Entry* largest_of(const Size& size) {
     const auto found = std::ranges::max_element(entries_, {}, size);

@@ -1,4 +1,4 @@
-// The page of a report, and what it holds: bytes made smaller and as letters, text and tables in HTML.
+// The page of a report and its contents: compressed and encoded bytes, text and tables in HTML.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +15,12 @@ namespace qkv::inline explaining {
 // <!--qkv:data--> once each.
 std::string_view report_page();
 
-// As RFC 1950 has it, what DecompressionStream("deflate") of a browser reads. Never more than bytes.size() / 2^11 + 16
+// In the format of RFC 1950, for a browser's DecompressionStream("deflate"). Never more than bytes.size() / 2^11 + 16
 // bytes longer.
 std::string deflated(std::string_view bytes);
 
-// Five letters for four bytes (base64 has five and a third): those of Z85 (https://rfc.zeromq.org/spec/32), but a comma
-// for "<", which would end a page's element. As in Ascii85, the last 1 to 3 bytes are one letter more than bytes.
+// Five letters for four bytes (base64 has five and a third): the letters of Z85 (https://rfc.zeromq.org/spec/32), but a
+// comma for "<", which would end a page's element. As in Ascii85, the last 1 to 3 bytes are one letter more than bytes.
 void append_base85(std::string& text, std::string_view bytes);
 
 // Matrices as HTML tables: numbers with five decimals.

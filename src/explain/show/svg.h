@@ -1,4 +1,4 @@
-// Pictures of explanations: an SVG writer that also draws heat maps.
+// An SVG writer that also draws heat maps.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,7 @@ std::string cell_paths(std::int64_t rows, std::int64_t columns, std::span<const 
 
 class Svg : public io::Svg {
  public:
-  // Cells of a map, `cell` wide and high; what is no finite number is grey.
+  // Cells of a map, `cell` wide and high; infinities and NaN are grey.
   void map(double x, double y, double cell, const HeatCells& cells, const HeatScale& scale);
 
   static double width_of(std::string_view text);  // of letters of 12 points, at most

@@ -136,7 +136,7 @@ class TextWriter {
     box.width = std::ranges::max(box.lines, {}, &TextLine::columns).columns;
   }
 
-  // As many boxes side by side as the width holds, then the next ones below.
+  // Boxes side by side while they fit into the width, then the next ones below.
   void write(std::vector<TextBox> boxes) {
     for (TextBox& box : boxes) fit_title(box);
     for (std::size_t first = 0; first < boxes.size();) {

@@ -38,21 +38,30 @@ std::vector<std::size_t> by_size(const std::vector<MeasuredBy>& by) {
   return order;
 }
 
+// `cell` gives the text for each measure.
+template <class Cell>
+Line row_of(const std::string& name, const std::vector<MeasuredBy>& by, const Cell& cell) {
+  Line line{{name, Role::key}};
+  for (const MeasuredBy& one : by) line.push_back({fmt::format(" {:>11}", cell(one)), role_of(one.measure)});
+  return line;
+}
+
+Line head_row(const std::string& name, const std::vector<MeasuredBy>& by) {
+  return row_of(name, by, [](const MeasuredBy& one) { return shown_name(one.measure); });
+}
+
+Line number_row(const std::string& name, const std::vector<MeasuredBy>& by, std::size_t i) {
+  return row_of(name, by, [i](const MeasuredBy& one) { return fixed_text(one.values[i], 5); });
+}
+
 // `name` gives each row as wide as `head`.
 Block table_of(const std::string& head, const std::vector<MeasuredBy>& by,
                const std::function<std::string(std::size_t)>& name, const TextStyle& style) {
   Block table;
-  const auto row = [&](const std::string& first, Role role, const auto& cell) {
-    Line line{{first, role}};
-    for (const MeasuredBy& one : by) line.push_back({fmt::format(" {:>11}", cell(one)), role_of(one.measure)});
-    table.lines.push_back(std::move(line));
-  };
-  row(head, Role::key, [](const MeasuredBy& one) -> std::string { return shown_name(one.measure); });
+  table.lines = {head_row(head, by)};
   const std::vector<std::size_t> order = by_size(by);
   const std::size_t shown = style.full ? order.size() : std::min(order.size(), kMostRows);
-  for (std::size_t n = 0; n < shown; ++n) {
-    row(name(order[n]), Role::key, [&](const MeasuredBy& one) { return fixed_text(one.values[order[n]], 5); });
-  }
+  for (std::size_t n = 0; n < shown; ++n) table.lines.push_back(number_row(name(order[n]), by, order[n]));
   if (shown < order.size()) {
     table.lines.push_back(plain(fmt::format("(and {} more: all of them with --full or --json)", order.size() - shown)));
   }
@@ -106,16 +115,9 @@ Section about_words(const TokenMeasures& measures) {
   const std::vector<double>& losses = measures.by_words.back().values;
   double most = 0;
   for (const double loss : losses) most = std::max(most, std::abs(loss));
-  Line head{{padded("word", kKeyWidth), Role::key}};
-  for (const MeasuredBy& one : measures.by_words) {
-    head.push_back({fmt::format(" {:>11}", shown_name(one.measure)), role_of(one.measure)});
-  }
-  table.lines.push_back(std::move(head));
+  table.lines = {head_row(padded("word", kKeyWidth), measures.by_words)};
   for (std::size_t i = 0; i < words.size(); ++i) {
-    Line line{{padded(names.column(static_cast<std::int64_t>(i)), kKeyWidth), Role::key}};
-    for (const MeasuredBy& one : measures.by_words) {
-      line.push_back({fmt::format(" {:>11}", fixed_text(one.values[i], 5)), role_of(one.measure)});
-    }
+    Line line = number_row(padded(names.column(static_cast<std::int64_t>(i)), kKeyWidth), measures.by_words, i);
     const double part = most > 0 ? std::abs(losses[i]) / most : 0;
     const std::string bar(static_cast<std::size_t>(part * kLossBar + 0.5), losses[i] < 0 ? '-' : '#');
     if (!bar.empty()) line.push_back({" " + bar, Role::weight});

@@ -1,4 +1,4 @@
-// The explanation context: what the eight steps and the remarks around them are written from.
+// The explanation context: the input and the results that the eight steps and the remarks around them describe.
 #pragma once
 
 #include <limits>
@@ -23,7 +23,7 @@ struct ExplanationContext {
   std::int64_t most(std::int64_t usual) const { return input.full ? std::numeric_limits<std::int64_t>::max() : usual; }
   std::int64_t terms() const { return most(6); }  // products written out in one sum
   bool has_window() const { return !input.window.parts().empty(); }
-  // Whether the mask reaches the logits: those of the user are final.
+  // Whether the mask reaches the logits: logits put in by the user are final.
   bool masked() const {
     return !substituted("logits") && (input.causal || input.prefix || has_window() || given(input.mask));
   }

@@ -15,7 +15,7 @@ bool is_whole(double value);
 // "2", "0.46831", "6.03366e-06", "-inf".
 std::string number_text(double value);
 
-// With so many decimals; "0.00000", never "-0.00000".
+// `decimals` places; "0.00000", never "-0.00000".
 std::string fixed_text(double value, int decimals);
 
 // "(1 0 2)"; of more than `most` numbers, at least 3: "(0.10000 0.20000 0.30000 0.40000 ... 0.90000)". `values` is rank
@@ -29,7 +29,7 @@ struct TextUnit {
 };
 std::vector<TextUnit> units_of(std::string_view text);
 
-// As many units as fit, and blanks up to `columns`; `columns` of them all.
+// The units that fit, filled up with blanks to `columns`; the columns of a whole text.
 std::string fitted(std::string_view text, std::size_t columns);
 std::size_t columns_of(std::string_view text);
 
