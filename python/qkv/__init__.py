@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .training import train
     from .translator import Translator
 
-# Names whose modules are imported when one is used first: what they import takes longer than attention itself.
+# Modules that are imported when one of their names is first used: their imports take longer than attention itself.
 _MODULES = {
     "embedder": ("Embedder",),
     "generator": ("Generator",),

@@ -62,7 +62,7 @@ def attention(
 ) -> tuple[ArrayT, ArrayT]: ...
 
 def attention_stats(query: ArrayT, key: Array, value: Array, **options: Unpack[StatsOptions]) -> AttentionStats[ArrayT]:
-    """attention(), and what it saw: the output, the log-sum-exp and the statistics that are asked for.
+    """attention() with statistics: the output, the log-sum-exp and the requested statistics.
 
     These are named as in qkv.options.StatsOptions: entropy=True, top_keys=4, block_weights=(8, 8) ... Only weights and logits
     need a matrix of q_len x k_len.
@@ -184,7 +184,7 @@ class KeyValueCache:
         """Appends rows: key [batch, kv_heads, new, head_dim], value alike. With offsets packed: key [tokens, kv_heads,
         head_dim]; sequence b gets the rows offsets[b] <= row < offsets[b + 1]."""
     def reorder(self, parents: Sequence[int]) -> None:
-        """Sequence b continues what was sequence parents[b]; there are as many sequences then as parents."""
+        """Sequence b becomes a copy of sequence parents[b]; afterwards there are as many sequences as parents."""
     def lengths(self) -> numpy.typing.NDArray[numpy.int32]:
         """Cached keys of each sequence (a copy)."""
     def attention(self, query: ArrayT, **options: Unpack[AttentionOptions]) -> ArrayT:

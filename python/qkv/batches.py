@@ -62,8 +62,8 @@ class _Batches:
     def __call__(self, batch: Any) -> Any:
         """A batch of the given type with one more column.
 
-        A dict of lists or arrays, a pyarrow Table or RecordBatch, or a pandas DataFrame. None, and what pandas takes for
-        it, stays null. KeyError without the column; TypeError for another kind of batch, and for values that are not text;
+        A dict of lists or arrays, a pyarrow Table or RecordBatch, or a pandas DataFrame. None, and its equivalents in
+        pandas, stay null. KeyError without the column; TypeError for another kind of batch, and for values that are not text;
         ValueError where this CPU lacks the target.
         """
         kind = type(batch).__module__.partition(".")[0]
@@ -142,9 +142,8 @@ class Embed(_Batches):
     Embeddings are float32: FixedSizeList in pyarrow and pandas, in a dict a matrix for an array and a list of rows for a
     list (with nulls an array of objects). The same numbers for any partition, worker or retry: a worker whose CPU target
     is of another class (with fused multiply-add, or without) than in the process that made the callable refuses, and with
-    target one that lacks that target. threads: None for those that the
-    engine grants (OMP_NUM_THREADS). weights and precision as Embedder() has them; prompt, prompt_name, normalize_embeddings and
-    truncate_dim as encode() has them.
+    target one whose CPU lacks that target. threads: None for the number that the engine grants (OMP_NUM_THREADS). weights
+    and precision as in Embedder(); prompt, prompt_name, normalize_embeddings and truncate_dim as in encode().
     """
 
     _: KW_ONLY
@@ -180,7 +179,7 @@ class Embed(_Batches):
 class Translate(_Batches):
     """Texts of a column to their translations, as ``qkv.Translator(folder).translate`` gives them.
 
-    target and threads as for Embed; options (beams, max_length, length_penalty, split) as translate() has them.
+    target and threads as in Embed; beams, max_length, length_penalty and split as in translate().
     """
 
     _: KW_ONLY

@@ -28,7 +28,7 @@ Role = Literal["text", "query", "document"]
 
 
 class EncodeOptions(TypedDict, total=False):
-    """Those of encode() that leave the type of its result as it is."""
+    """Options of encode() that do not change the type of its result."""
 
     prompt: str | None
     batch_size: int
@@ -44,12 +44,12 @@ class EncodeOptions(TypedDict, total=False):
 class Embedder(Model):
     """A folder of sentence-transformers, or of a BERT-family encoder: texts to vectors.
 
-    ``kind`` says what the folder makes of a text: "vector"; "sparse" (SparseEncoder, SPLADE), a number for each word of
+    ``kind`` is the kind of embeddings: "vector"; "sparse" (SparseEncoder, SPLADE), a number for each word of
     the vocabulary; or "tokens" (MultiVectorEncoder, ColBERT), a vector for each token.
 
     The same bits for any other texts in the batch and any number of threads. ``encode`` and ``similarity`` take
-    SentenceTransformer's arguments and refuse by name what they cannot honour; ``fit``, ``transform`` and ``get_params``
-    make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
+    SentenceTransformer's arguments and refuse, by name, those that they do not support; ``fit``, ``transform`` and
+    ``get_params`` make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
     """
 
     _open = _qkv._Embedder
@@ -66,12 +66,12 @@ class Embedder(Model):
     ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, and what modules.json names.
 
-        weights: how the layers' matrices are kept, "f32", "bf16", "int8" or "int8_groups": in fewer bits they take less
+        weights: how the layers' matrices are stored, "f32", "bf16", "int8" or "int8_groups": in fewer bits they take less
         memory and are less accurate (docs/python.md). precision: "reduced" and "reduced_pairs" round rows and weights of
-        every product to bf16 (docs/semantics.md). threads: None for the process's number. max_seq_length: tokens of a text that are read, as
-        the folder says unless given. truncate_dim: numbers that encode() leaves of a vector, the first, or of a sparse one,
-        the largest; as the folder says unless given. FormatError for a folder that breaks a rule of its format or asks for steps that are
-        not supported; OSError if it cannot be read.
+        every product to bf16 (docs/semantics.md). threads: None for the process's number. max_seq_length: tokens of a text
+        that are read. truncate_dim: numbers that encode() keeps of a vector, the first ones, or of a sparse one, the
+        largest. Both follow the folder unless given. FormatError for a folder that breaks a rule of its format or asks for
+        steps that are not supported; OSError if it cannot be read.
         """
         super().__init__(folder, weights=weights, precision=precision, threads=threads)
         self.truncate_dim = truncate_dim

@@ -36,11 +36,11 @@ class GenerateOptions(TypedDict, total=False):
     length_penalty: float | None
     chunk: int  #: tokens of a prompt that are read at once, which changes no bit; 0: all
     heads: Iterable[tuple[int, int]]  #: (layer, head), from 0, whose weights the results have, of the passes that wrote
-    draft: str  #: "lookup": what follows is guessed from what the text repeats; the same bits in less time. "none"
-    #: file that keeps a text and the model's state, for one prompt: the text goes on behind it, and with "" as if never stopped
+    draft: str  #: "lookup": guesses tokens from repetitions in the text; the same bits in less time. "none"
+    #: file with a text and the model's state, for one prompt: continues the text, with "" as if it had not stopped
     session: str | os.PathLike[str]
     cache: str  #: type of the keys and values that are kept: "f32"; "bf16" and "f16" take half the memory, and round
-    raw: bool  #: prompts hold their special tokens themselves: none is added
+    raw: bool  #: True: prompts contain their special tokens; none is added
     chat: bool  #: each prompt is a text that a user says, put into the folder's chat template (ChatML, Llama, Mistral, Gemma)
     threads: int | None
 
@@ -62,12 +62,12 @@ class ScoredText:
 class GeneratedText:
     """A generated text; str() gives it."""
 
-    text: str  #: without what ended it
-    ids: list[int]  #: all that was written, what ended it included
+    text: str  #: without the stop string
+    ids: list[int]  #: all tokens that were written, including the end token or the stop string
     log_probability: float  #: natural logarithm, the sum over the tokens
     score: float  #: log_probability / length^length_penalty
     end: str  #: "end_token", "stop_string" or "length"
-    #: of each head asked for [written, prompt + written - 1]: row i is what the pass that wrote token i attended to
+    #: of each requested head [written, prompt + written - 1]: row i has the weights of the pass that wrote token i
     weights: list[numpy.ndarray[Any, Any]] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:

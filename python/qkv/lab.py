@@ -30,13 +30,13 @@ class RecurrentConfig(LayerConfig, total=False):
 
 
 class RnnConfig(RecurrentConfig, total=False):
-    """Options of a call of Rnn."""
+    """Options of Rnn."""
 
     activation: Literal["tanh", "relu"]  #: "tanh"
 
 
 class Conv1dConfig(LayerConfig, total=False):
-    """Options of a call of Conv1d."""
+    """Options of Conv1d."""
 
     in_channels: Required[int]
     out_channels: Required[int]
@@ -47,14 +47,14 @@ class Conv1dConfig(LayerConfig, total=False):
 
 
 class RecurrentOptions(LayerOptions, total=False):
-    """Those of a call of Rnn and Gru."""
+    """Options of a call of Rnn and Gru."""
 
     hidden: Array | None
     offsets: Array | None
 
 
 class LstmOptions(RecurrentOptions, total=False):
-    """Those of a call of Lstm."""
+    """Options of a call of Lstm."""
 
     cell: Array | None
 

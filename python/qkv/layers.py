@@ -84,7 +84,7 @@ class PatchEmbeddingConfig(LayerConfig, total=False):
 
 
 class LayerOptions(TypedDict, total=False):
-    """Options of every call of a layer with attention, or of a recurrent one."""
+    """Options of a call of any layer with attention, or of a recurrent one."""
 
     dropout: float  #: 0; in training, with save, and with a seed
     seed: int | None
@@ -92,7 +92,7 @@ class LayerOptions(TypedDict, total=False):
 
 
 class HeadsOptions(LayerOptions, total=False):
-    """Those of MultiHeadAttention."""
+    """Options of a call of MultiHeadAttention."""
 
     mask: AnyMask
     bias: AnyBias
@@ -102,7 +102,7 @@ class HeadsOptions(LayerOptions, total=False):
 
 
 class StackOptions(LayerOptions, total=False):
-    """Those of Encoder."""
+    """Options of a call of Encoder."""
 
     mask: AnyMask
     bias: AnyBias
@@ -110,7 +110,7 @@ class StackOptions(LayerOptions, total=False):
 
 
 class DecoderOptions(StackOptions, total=False):
-    """Those of Decoder."""
+    """Options of a call of Decoder."""
 
     memory_mask: AnyMask
     memory_bias: AnyBias
@@ -118,7 +118,7 @@ class DecoderOptions(StackOptions, total=False):
 
 
 class TransformerOptions(LayerOptions, total=False):
-    """Those of Transformer."""
+    """Options of a call of Transformer."""
 
     source_mask: AnyMask
     source_bias: AnyBias

@@ -58,9 +58,9 @@ class Model(Opened):
     ) -> None:
         """Reads the folder: config.json, model.safetensors, tokenizer.json, generation_config.json.
 
-        weights: how they are kept, "f32", "bf16", "int8" or "int8_groups" (docs/python.md). precision: "reduced" and
-        "reduced_pairs" round rows and weights of every product to bf16 (docs/semantics.md). threads: None for the process's number. FormatError
-        for a folder that breaks a rule of its format; OSError if it cannot be read.
+        weights: how they are stored, "f32", "bf16", "int8" or "int8_groups" (docs/python.md). precision: "reduced" and
+        "reduced_pairs" round rows and weights of every product to bf16 (docs/semantics.md). threads: None for the process's
+        number. FormatError for a folder that breaks a rule of its format; OSError if it cannot be read.
         """
         self.weights = weights
         self.precision = precision

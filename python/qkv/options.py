@@ -67,7 +67,7 @@ def _quoted(argument: Any) -> str:
 
 
 class Mask(_Parts):
-    """Who may attend to whom; masks combine by ``&``: a key is visible if every part lets it through. Query i has
+    """Which keys a query may attend to; masks combine by ``&``: a key is visible if every part lets it through. Query i has
     position p = i, or with align="bottom-right", and over a cache, i plus key length minus query length; key j has
     position j. A mask keeps its arrays alive.
 
@@ -225,8 +225,8 @@ class AttentionOptions(TypedDict, total=False):
     cu_seqlens_k: ArrayOrSequence | None
     block_table: ArrayOrSequence | None  #: int32 [batch, blocks]: key [pages, rows, kv_heads, head_dim], value alike
     precision: Literal["exact", "reduced", "reduced_pairs"] | None  #: of products; docs/semantics.md, "Precision"
-    empty_rows: Literal["zero", "nan"] | None  #: what a query that sees no key gets; "nan": as torch.nn.MultiheadAttention
-    memory_limit: int | None  #: bytes besides inputs and outputs, kept by fewer threads, or ValueError
+    empty_rows: Literal["zero", "nan"] | None  #: the output of a query that sees no key; "nan": as torch.nn.MultiheadAttention
+    memory_limit: int | None  #: bytes besides inputs and outputs: uses fewer threads to keep it, else ValueError
     threads: int | None  #: None: the process's number
 
 
@@ -240,9 +240,9 @@ class StatsOptions(AttentionOptions, total=False):
     entropy: bool
     self_weight: bool  #: on the query's own position
     previous_weight: bool  #: on the one before
-    top_keys: int | None  #: so many keys with the largest weights of each query, and top_weights
+    top_keys: int | None  #: how many keys with the largest weights of each query; also gives top_weights
     received: bool  #: by a key, over all queries
-    block_weights: tuple[int, int] | None  #: averages over so many equal parts of queries and keys
+    block_weights: tuple[int, int] | None  #: averages over these numbers of equal parts of queries and keys
 
 
 class TangentOptions(AttentionOptions, total=False):

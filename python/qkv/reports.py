@@ -36,15 +36,15 @@ class Report:
         return self._core.title()
 
     def text(self, width: int = 98) -> str:
-        """As text of so many columns."""
+        """The report as text, at most ``width`` columns wide."""
         return self._core.text(width)
 
     def json(self) -> str:
-        """As one JSON object, every number in full (docs/explain_json.md)."""
+        """The report as one JSON object, every number in full (docs/explain_json.md)."""
         return self._core.json()
 
     def html(self) -> str:
-        """As an HTML page that needs no other file and no network."""
+        """The report as an HTML page that needs no other file and no network."""
         return self._core.html(self._command)
 
     @property
@@ -87,8 +87,8 @@ def explain(
     """What the heads of a model attend to in a text; or, without a model, self-attention step by step: of arrays, or the
     worked example of the well-known tutorials. Every number is one of the run itself.
 
-    Of a Generator also what each token of the text came from, what else it would have written, and what each layer would
-    have, and the most probable token behind the text.
+    For a Generator the report also has the origin of each token of the text, what else the model and each of its layers
+    would have written, and the most probable next token.
 
     TypeError for another kind of model, ValueError for matrices that do not fit.
 
@@ -120,8 +120,8 @@ def report(weights: Any, tokens: Sequence[str] | tuple[Sequence[str], Sequence[s
     before it if need be: what torch models give as ``output_attentions``. With tokens a pair of lists, of the encoder and of
     the decoder: the triple (encoder, decoder, cross attentions) of such weights, None for one that is not there.
 
-    ValueError, naming the layer, for weights that do not fit the tokens, are not numbers or are below 0; rows that do not
-    sum to 1 are said in the report.
+    ValueError, naming the layer, for weights that do not fit the tokens, are not numbers or are below 0; the report
+    names rows that do not sum to 1.
 
     >>> import numpy, qkv
     >>> report = qkv.report(numpy.full((1, 2, 3, 3), 1 / 3, "f"), ["the", "cat", "sat"])
@@ -157,8 +157,8 @@ def head_view(
 ) -> Any:
     """bertviz's head_view: one head as lines between tokens, next to all others.
 
-    Arguments as there. "view" shows it where IPython runs, "return", and anything elsewhere, gives the Report, whose data
-    is the page. layer and heads: which head is seen first. sentence_b_start: also the weights within and between the two.
+    The same arguments. "view" shows it in IPython; "return", or running elsewhere, gives the Report, whose data is the
+    page. layer and heads: which head is seen first. sentence_b_start: also the weights within and between the two.
     """
     attentions = _of_views(
         attention, tokens, sentence_b_start, prettify_tokens,
@@ -191,7 +191,8 @@ def model_view(
     include_heads: Iterable[int] | None = None,
     html_action: Literal["view", "return"] = "view",
 ) -> Any:
-    """bertviz's model_view: every head of every layer as a small map, one of them large. Arguments as there, results as head_view()'s."""
+    """bertviz's model_view: every head of every layer as a small map, one of them large. The same arguments; results as
+    from head_view()."""
     if display_mode not in ("light", "dark"):
         raise ValueError(f'model_view: display_mode must be "light" or "dark", got {display_mode!r}')
     attentions = _of_views(
@@ -202,7 +203,7 @@ def model_view(
     return _acted(_shown(attentions, "qkv.model_view()", "", f"view=heads&scheme={display_mode}"), html_action)
 
 
-# Sequences and attentions as the extension takes them.
+# Sequences and attentions for the extension.
 _Given = tuple[list[Any], list[Any]]
 
 
@@ -218,7 +219,7 @@ def _integers(given: Any) -> list[int]:
 
 
 def _layers_of(name: str, weights: Any) -> list[Any]:
-    """A list of [heads, queries, keys], or of what cannot be made that."""
+    """The layers, each [heads, queries, keys] if it can be made so."""
     layers: list[Any] = []
     if isinstance(weights, (str, bytes, dict)) or not hasattr(weights, "__iter__"):
         raise TypeError(f"report: {name} must be weights, layer by layer, got {type(weights).__name__}")

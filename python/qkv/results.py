@@ -7,7 +7,7 @@ from typing import Any, Generic
 
 from .arrays import ArrayT
 
-_NONE: Any = None  # where nothing was asked for: who asks need not look whether it is there
+_NONE: Any = None  # for outputs that were not requested; typed as arrays, so that users need not check for None
 
 
 @dataclass

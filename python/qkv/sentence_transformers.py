@@ -26,8 +26,8 @@ def load(folder: str | os.PathLike[str], *, weights: Weights = "f32", threads: i
     """The SentenceTransformer of a folder, for inference: encode, similarity, search and evaluation as always.
 
     The folder's prompts, similarity and normalisation are kept. weights and threads as qkv.Embedder() has them, which
-    raises FormatError, OSError, and ValueError for other weights and for folders of other kinds than "vector"; with threads=None, torch.get_num_threads() of them. In
-    float32 on the CPU: half(), and other devices, are a TypeError.
+    raises FormatError, OSError, and ValueError for other weights and for folders of other kinds than "vector"; threads=None
+    means torch.get_num_threads(). In float32 on the CPU: half(), and other devices, are a TypeError.
     """
     embedder = Embedder(folder, weights=weights, threads=threads)
     if embedder.kind != "vector":

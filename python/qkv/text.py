@@ -40,8 +40,8 @@ class Answer:
 
 
 class Reranker(Model):
-    """A cross-encoder of sentence-transformers with one label. predict() and rank() take CrossEncoder's arguments, and refuse
-    by name what they cannot honour.
+    """A cross-encoder of sentence-transformers with one label. predict() and rank() take CrossEncoder's arguments, and refuse,
+    by name, those that they do not support.
 
     >>> import qkv
     >>> reranker = qkv.text.Reranker("tests/golden/rank")
@@ -191,9 +191,8 @@ class Tagger(Model):
     def tag(self, texts: Iterable[str], aggregation_strategy: Aggregation = "simple") -> list[list[TaggedSpan]]: ...
     def tag(self, texts: Any, aggregation_strategy: Aggregation = "simple") -> Any:
         """The labelled words of a text, or a list of them for several. The strategies are as in transformers'
-        token-classification
-        pipeline: none labels tokens, simple joins neighbours of one label, first, average and max first give each word one
-        label."""
+        token-classification pipeline: none labels tokens, simple joins neighbours of one label, first, average and max first
+        give each word one label."""
         found = self._core.tag([texts] if isinstance(texts, str) else texts, aggregation_strategy, self.threads)
         lists = [[TaggedSpan(*each) for each in one] for one in found]
         return lists[0] if isinstance(texts, str) else lists
@@ -228,8 +227,7 @@ class QuestionAnswerer(Model):
         """The top_k best answers, in decreasing order; arguments as in the question-answering pipeline of transformers 4.
 
         A context that does not fit together with the question is read in parts of max_seq_len tokens (384 unless the model
-        reads
-        fewer) that share doc_stride of them, at most half.
+        reads fewer) that share doc_stride of them, at most half.
         """
         found = self._core.answer(
             question, context, top_k, max_answer_len, max_seq_len, doc_stride, handle_impossible_answer, align_to_words,

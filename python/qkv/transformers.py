@@ -17,7 +17,7 @@ from transformers.masking_utils import sdpa_mask
 from .options import AttentionOptions, Bias, Mask
 from .torch.layers import attended
 
-try:  # where models keep what they were asked for; many do not hand output_attentions down
+try:  # models keep the requested outputs there; many do not pass output_attentions down
     from transformers.utils.output_capturing import _active_collector as _wanted
 except ImportError:
     _wanted = None
@@ -156,7 +156,7 @@ def _settings(config: Any, requested: Any) -> Iterator[tuple[int, str]]:
 
 _OF_ITS_OWN = 'has attention of its own, which attn_implementation="qkv" does not reach'
 _CALLED_CAUSAL = 'tells attn_implementation="qkv" that attention without a mask is causal, which it is not'
-# Where a file has attention of both kinds, or is_causal says what is not so.
+# Files with attention of both kinds, or where is_causal is wrong.
 _REFUSED = {
     "BigBirdPegasusEncoder": _OF_ITS_OWN,
     "BridgeTowerModel": _CALLED_CAUSAL,

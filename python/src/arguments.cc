@@ -10,7 +10,7 @@
 namespace qkv::python {
 namespace {
 
-// A whole number as Python has it: an int, or what says that it is one by __index__.
+// An int, or an object with __index__.
 nb::object index_of(nb::handle object, std::string_view name) {
   if (PyBool_Check(object.ptr()) || nb::hasattr(object, "__dlpack__") || !PyIndex_Check(object.ptr())) {
     refuse_type(object, name, "a whole number");

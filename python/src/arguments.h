@@ -1,4 +1,4 @@
-// Arguments of Python as values of C++: what does not fit is a TypeError that names the argument.
+// Arguments of Python as values of C++; TypeError, naming the argument, for one that does not fit.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -35,7 +35,7 @@ bool is_list(nb::handle object);
 
 double take_number(nb::handle object, std::string_view name);
 std::int64_t take_whole(nb::handle object, std::string_view name);
-// Of threads: what an int cannot hold is as wrong as the largest one that it can.
+// A number of threads, cut to the range of int.
 int take_count(nb::handle object, std::string_view name);
 // The same from 1; 0, the process's number, for None.
 int take_threads(nb::handle object);

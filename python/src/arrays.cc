@@ -1,6 +1,5 @@
-// Imports arrays by nb::ndarray, and what that lacks: tensors of torch without calls of Python, by the functions in C
-// of
-// `__dlpack_c_exchange_api__` (DLPack 1, torch from 2.10), and bf16 of NumPy as 16-bit integers of the same memory.
+// Imports arrays by nb::ndarray; tensors of torch without calling Python, by the C functions of
+// `__dlpack_c_exchange_api__` (DLPack 1, torch from 2.10); bf16 of NumPy as 16-bit integers of the same memory.
 #include "arrays.h"
 
 #include <fmt/format.h>
@@ -55,7 +54,7 @@ struct ManagedTensor {
   std::uint64_t flags;
   nb::dlpack::dltensor tensor;
 };
-// What a type of arrays offers.
+// The C functions of a type of arrays.
 struct Exchange {
   Version version;
   const Exchange* earlier;
@@ -110,7 +109,7 @@ bool is_masked(nb::handle type) {
   return !masked.is_none() && PyObject_IsSubclass(type.ptr(), nb::object(masked.attr("MaskedArray")).ptr()) == 1;
 }
 
-// Of a type, not set where it is no type of arrays; whether subclasses count is the type's own affair.
+// Not set if the type is no type of arrays.
 std::optional<Kind> kind_of_type(nb::handle type) {
   if (!nb::hasattr(type, "__dlpack__") || is_masked(type)) return std::nullopt;
   for (nb::handle base : nb::cast<nb::tuple>(nb::object(type.attr("__mro__")))) {
@@ -123,7 +122,7 @@ std::optional<Kind> kind_of_type(nb::handle type) {
   return Kind::other;
 }
 
-// What is known of a type of arrays.
+// The package of a type of arrays, and its C functions.
 struct TypeOfArrays {
   std::optional<Kind> kind{};
   const Exchange* exchange = nullptr;
@@ -141,7 +140,7 @@ TypeOfArrays look_at_type(nb::handle type) {
   return found;
 }
 
-// Types are few and live long: what is known of one is kept, and the type with it.
+// Types are few and live long: each is looked at once and kept.
 const TypeOfArrays& type_of(nb::handle object) {
   static auto& known = *new std::unordered_map<PyObject*, TypeOfArrays>();
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(object.ptr()));
@@ -153,7 +152,7 @@ const TypeOfArrays& type_of(nb::handle object) {
   return known.emplace(type, looked_at).first->second;
 }
 
-// What Python says of an object: its dtype, else its type.
+// The dtype of an object, else its type, for messages.
 std::string described(nb::handle object) {
   const nb::object dtype = PyType_Check(object.ptr()) ? nb::none() : nb::getattr(object, "dtype", nb::none());
   if (dtype.is_none()) return name_of_type(object);
@@ -198,13 +197,13 @@ bool is_traced(nb::handle object) {
       name, described(object)));
 }
 
-// Whether the numbers of a tensor of torch are not those in its memory.
+// Whether a tensor of torch has other numbers than its memory.
 bool is_lazily_negated(nb::handle tensor) {
   static const nb::object& is_neg = *new nb::object(nb::module_::import_("torch").attr("Tensor").attr("is_neg"));
   return is_neg(tensor).is(nb::bool_(true));
 }
 
-// What is known of the type of an array that may be imported as it is, but for its gradient.
+// The type of an array that can be imported, except that it may require grad.
 const TypeOfArrays& require_array(nb::handle object, std::string_view name) {
   const TypeOfArrays& type = type_of(object);
   if (!type.kind) {
@@ -372,7 +371,7 @@ WritableArray take_writable(nb::handle object, std::string_view name) {
     require_aligned(array.view, name);
     return array;
   }
-  take_array(object, name);  // what is no array at all is refused as such
+  take_array(object, name);  // refuses what is no array
   throw std::invalid_argument(fmt::format("{} is read-only", name));
 }
 

@@ -31,22 +31,22 @@ struct WritableArray {
 
 // TypeError, naming the argument, for anything but an array on the CPU of a type that qkv has.
 Array take_array(nb::handle object, std::string_view name);
-// Of f32, f64, bf16 or f16; of i32 or i64; of bool or u8. TypeError for others.
+// Arrays of f32, f64, bf16 or f16; of i32 or i64; of bool or u8. TypeError for other types.
 Array take_floats(nb::handle object, std::string_view name);
 // The same without gaps in its last dimension, ValueError otherwise.
 Array take_dense(nb::handle object, std::string_view name);
-// Of a list or another sequence an array of NumPy, int32 where its numbers fit; of anything else itself.
+// An array of NumPy for a list or another sequence, int32 if its numbers fit; other objects as they are.
 nb::object array_of(nb::handle object, std::string_view name);
 // Lists, too.
 Array take_integers(nb::handle object, std::string_view name);
 Array take_booleans(nb::handle object, std::string_view name);
-// As take_floats(); of a tensor of torch that requires grad, its numbers.
+// As take_floats(), but a tensor of torch may require grad.
 Array take_values(nb::handle object, std::string_view name);
-// As take_values(); of a tensor of torch whose last dimension has gaps, a copy without.
+// As take_values(); copies a tensor of torch whose last dimension has gaps.
 Array take_rows(nb::handle object, std::string_view name);
 // ValueError for an array that is read-only.
 WritableArray take_writable(nb::handle object, std::string_view name);
-// Of an array that nobody has seen yet.
+// A new array, which nothing else uses yet.
 WritableArray take_new(const nb::object& object);
 
 // The numbers of a tensor of torch itself, no subclass, on the CPU, of a type that qkv has, and not lazily negated; for

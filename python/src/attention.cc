@@ -80,7 +80,7 @@ class Extras {
   Extras(const Asked& asked, const TensorView& query, const TensorView& key, const CallOptions& call);
 
   const AttentionExtras& views() const { return views_; }
-  // By name.
+  // The arrays by name.
   nb::dict give(Kind kind);
 
  private:
@@ -169,7 +169,7 @@ struct Attended {
   nb::dict extras{};  // by name, the log-sum-exp among them
 };
 
-// Of attention_stats(), or of attention().
+// A call of attention_stats() or attention().
 Attended attended(nb::handle query, nb::handle key, nb::handle value, const nb::kwargs& given, bool of_stats,
                   TakeFloats take_inputs = &take_dense, TakeFloats take = &take_floats) {
   const Array q = take_inputs(query, "query"), k = take_inputs(key, "key"), v = take_inputs(value, "value");

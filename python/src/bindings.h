@@ -1,4 +1,4 @@
-// What module.cc puts together: one function per file.
+// The functions that module.cc calls, one per file.
 #pragma once
 
 #include <nanobind/nanobind.h>

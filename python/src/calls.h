@@ -16,7 +16,7 @@ inline constexpr double kLongOperations = 2e8;
 // Less is done before another thread could have made use of the interpreter's lock.
 inline constexpr double kTinyOperations = 1e5;
 
-// What Ctrl-C does to work that was stopped and has not ended yet.
+// The effect of a second Ctrl-C on work that was stopped and has not ended yet.
 enum class SecondSignal { nothing, ends_the_process };
 
 // Multiplications and additions of the layers of a Transformer with this config, for so many tokens.
@@ -45,7 +45,7 @@ void load_released(Model* place, const Load& load) {
   new (place) Model(*std::move(loaded));
 }
 
-// As __init__: the model in a folder.
+// __init__: opens the model in a folder.
 template <class Model>
 void load_folder(Model* place, nanobind::handle folder) {
   const std::string path = take_text(folder, "folder");

@@ -17,7 +17,7 @@
 namespace qkv::python {
 namespace {
 
-// Of the products with the weights of a text's layers, at about four bytes a token.
+// The operations of a text, counted at four bytes a token.
 double operations_of(const Embedder& embedder, std::span<const std::string> texts) {
   double tokens = 0;
   for (const std::string& text : texts) {
@@ -74,7 +74,7 @@ struct Embeddings {
   }
 };
 
-// With `progress` in pieces, after each of which it is told how many texts are done.
+// With `progress` in pieces; it is called after each with the number of texts done.
 nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle output, nb::handle threads, nb::handle progress,
                  nb::handle prompt, nb::handle role, nb::handle max_length, nb::handle dimensions,
                  nb::handle normalize) {

@@ -1,4 +1,4 @@
-// What the library throws, as exceptions of Python.
+// Exceptions of the library as exceptions of Python.
 #include <filesystem>
 #include <stdexcept>
 #include <system_error>

@@ -1,4 +1,4 @@
-// What attention did, as text, JSON and a page: of arrays step by step, and of a model's heads.
+// Explanations as text, JSON and a page: of arrays step by step, and of the heads of a model.
 #include "qkv/explain/explain.h"
 
 #include <nanobind/stl/string.h>
@@ -136,7 +136,7 @@ Explained explain_written(const Generator& generator, nb::handle text) {
   });
 }
 
-// Of each output of a head; `make` makes the JudgedText.
+// Explains each output of a head; `make` makes the JudgedText.
 template <class Make>
 nb::list judged(const Make& make) {
   std::vector<Explained> all;
@@ -164,7 +164,7 @@ nb::list explain_class(const TextClassifier& classifier, nb::handle text, nb::ha
   return judged([&, wanted = text_or_empty(label, "label")] { return JudgedText(classifier, given, wanted); });
 }
 
-// Of two texts; what a text is called in messages.
+// For heads that read two texts; the names are for messages.
 template <class Model>
 auto explains(const char* first_name, const char* second_name) {
   return [=](const Model& model, nb::handle first, nb::handle second) {

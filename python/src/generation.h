@@ -1,4 +1,4 @@
-// What models of texts share.
+// Common parts of models of texts.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,7 +15,7 @@
 
 namespace qkv::python {
 
-// temperature, top_k, top_p and seed: any of them makes tokens be drawn; what is not given is as in `begin`.
+// temperature, top_k, top_p and seed: with any of them tokens are sampled; the others are as in `begin`.
 inline std::optional<Sampling> read_sampling(Keywords& keywords, const Sampling& begin) {
   std::optional<double> temperature, top_p;
   std::optional<std::int64_t> top_k;
@@ -33,7 +33,7 @@ inline std::optional<Sampling> read_sampling(Keywords& keywords, const Sampling&
   return sampling;
 }
 
-// What `find` finds, a list of the best for each source: as lists of what `convert` makes of each.
+// The results of `find`, a list of the best for each source, as lists; `convert` makes each result an object.
 template <class Find, class Convert>
 nb::list found_by(const Find& find, const Convert& convert) {
   decltype(find()) found;
@@ -53,7 +53,7 @@ inline WeightStorage take_storage(nb::handle weights, nb::handle precision) {
   return with_precision(storage, take_choice<Precision>(precision, "precision", kPrecisions));
 }
 
-// As __init__: the model in a folder.
+// __init__: opens the model in a folder.
 template <class Model>
 void load_weights(Model* place, nb::handle folder, nb::handle weights, nb::handle precision) {
   const std::string path = take_text(folder, "folder");

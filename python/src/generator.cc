@@ -109,7 +109,7 @@ nb::list score_texts(const Generator& generator, nb::handle texts, nb::handle th
   return results;
 }
 
-// What the text grows by goes to a function, which must not raise; writing ends where the source is asked to stop.
+// Passes each new part of the text to a function, which must not raise; ends when the source is asked to stop.
 void stream(const Generator& generator, const std::string& prompt, nb::handle stop_strings, nb::handle on_text,
             const std::stop_source& stop, const nb::kwargs& keywords) {
   GeneratorOptions options = take_generator_options(generator, stop_strings, keywords);

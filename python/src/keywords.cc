@@ -71,7 +71,7 @@ std::vector<Array> Keywords::finish() {
     for (const auto& [key, value] : given_) {
       const std::string_view name = text_of(key, "a keyword");
       if (std::ranges::find(found_, name) != found_.end()) continue;
-      // What other functions take by itself, and this one in a mask.
+      // Other libraries have an argument for it; here it is part of a mask.
       const bool is_mask =
           takes_masks_ && std::ranges::find(mask_kinds(), name, &MaskDescription::name) != mask_kinds().end();
       const std::string hint = is_mask ? fmt::format("; mask=qkv.Mask.{}(...) is one", name) : "";

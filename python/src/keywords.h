@@ -1,4 +1,4 @@
-// Keywords of a function, each read into its place by name; what nobody asked for is a TypeError that names it.
+// Keywords of a function, each read by name; TypeError, naming it, for an unknown one.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -37,7 +37,7 @@ class Keywords {
   void read_threads(int& to);
   void read_integers(const char* name, TensorView& to);
   void read_floats(const char* name, TensorView& to);
-  // Of ragged rows: int32 [batch + 1].
+  // Offsets of ragged rows: int32 [batch + 1].
   void read_offsets(const char* name, TensorView& to);
   // The keywords dropout and seed. ValueError for the first without the second.
   void read_dropout(Dropout& to);
@@ -47,7 +47,7 @@ class Keywords {
     if (const nb::handle value = take(name); value.is_valid()) to = take_choice<Choice>(value, name, choices);
   }
 
-  // Whether it is given, and not None; not asked of one that was read.
+  // Whether it is given and not None; only for keywords that were not read yet.
   bool has(const char* name);
   // TypeError if one is left. Gives what the views that were read borrow from.
   std::vector<Array> finish();

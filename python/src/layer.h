@@ -1,5 +1,5 @@
-// What all layers have in Python: a config of keywords, parameters by torch's names, and forward passes that keep what
-// their backward passes need.
+// The common part of layers in Python: a config of keywords, parameters by torch's names, and forward passes that keep
+// what their backward passes need.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,7 +23,7 @@
 
 namespace qkv::python {
 
-// What layers of every kind have.
+// The base of all layers.
 struct AnyLayer {
   nb::dict config{};  // the keywords that made it
   bool has_gradients = false;
@@ -42,7 +42,7 @@ struct Layer : AnyLayer {
   void update(const ParameterUpdater& updater) override { core.update(updater); }
 };
 
-// What a call with save=True gives besides the output.
+// The second result of a call with save=True.
 struct Saved {
   nb::object layer{};
   std::function<nb::object(nb::handle grad_out)> backward{};
@@ -58,7 +58,7 @@ Core& core_of(nb::handle layer) {
 
 using Inputs = std::initializer_list<std::pair<nb::handle, const char*>>;  // with their names
 
-// A call of a layer: what it was given, for as long as backward() needs it.
+// A call of a layer: its arguments, kept as long as backward() needs them.
 struct LayerCall {
   std::vector<Array> arrays{};  // inputs, in the order of the parameters
   std::vector<Array> others{};  // of keywords
@@ -78,7 +78,7 @@ struct LayerCall {
   void finish_with_dropout(Keywords& keywords);
 };
 
-// The same with the options of a forward pass, and what it saves.
+// The same with the options of a forward pass and what it saves.
 template <class Options, class PassSaved>
 struct CallOf : LayerCall {
   Options options{};
@@ -103,8 +103,8 @@ nb::object give_results(std::vector<Tensor> results, Kind kind, bool as_tuple);
 // Views of the gradients in `grad_out`: one, or of a tuple at most `count`, where None is an empty view.
 std::vector<TensorView> take_gradients(nb::handle grad_out, std::size_t count, std::vector<Array>& arrays);
 
-// A call of the layer `self`: what `forward` gives of `call`, both as lists of tensors, and with save what backward()
-// needs; `backward` makes the gradients of inputs of those of the first `outputs` results.
+// Calls the layer `self`: the tensors that `forward` gives for `call`, and with save a Saved for backward(). `backward`
+// gives the gradients of the inputs from the gradients of the first `outputs` results.
 template <class Call, class Forward, class Backward>
 nb::object run_layer(nb::handle self, const std::shared_ptr<Call>& call, double operations, const Forward& forward,
                      const Backward& backward, std::size_t outputs = 1) {

@@ -1,4 +1,4 @@
-// What several layers read from their keywords.
+// Keywords that several layers read.
 #pragma once
 
 #include "keywords.h"
@@ -6,7 +6,7 @@
 
 namespace qkv::python {
 
-// Of a MultiHeadAttentionConfig and of a TransformerLayerConfig alike.
+// For MultiHeadAttentionConfig and TransformerLayerConfig.
 template <class Config>
 void read_heads(Keywords& keywords, Config& config) {
   keywords.read("heads", config.heads);
@@ -25,7 +25,7 @@ void read_heads(Keywords& keywords, Config& config) {
   if (window) config.window = AttentionWindow{.left = (*window)[0], .right = (*window)[1]};
 }
 
-// Of the products of all rows with matrices of this size, about.
+// About the operations of multiplying all rows by matrices of this size.
 inline double layer_operations(const Sequences& x, std::int64_t dim) {
   return 24 * static_cast<double>(x.rows.element_count()) * static_cast<double>(dim);
 }

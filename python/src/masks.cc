@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kMask = "a mask such as qkv.Mask.causal(), an array of bool, or \"causal\"";
 
-// As qkv.Mask.compiled() keeps it.
+// Kept by qkv.Mask.compiled().
 struct CompiledMask {
   MaskValue compiled;
   nb::object mask;
@@ -27,7 +27,7 @@ std::optional<Align> take_align(nb::handle object) {
   return take_choice<Align>(object, "align", {{"top-left", Align::top_left}, {"bottom-right", Align::bottom_right}});
 }
 
-// What qkv.options asks before a value is made of a call: the arguments, without lists.
+// The checked arguments of a mask, bias or score for qkv.options, with lists as arrays.
 nb::tuple checked(nb::handle kind, nb::handle name, nb::handle arguments) {
   nb::list given(arguments);
   const std::string_view of = text_of(kind, "kind"), method = text_of(name, "name");

@@ -12,7 +12,7 @@
 namespace qkv::python {
 namespace {
 
-// Of the layers, for a batch of pictures.
+// The operations of the layers for a batch of pictures.
 double operations_of(const Vit& model, const TensorView& pictures) {
   const VitConfig& config = model.config();
   if (pictures.rank() != 4) return 0;

@@ -1,4 +1,4 @@
-// plan() and verify(): what a call would do, and how exact its output is.
+// plan() and verify(): the plan of a call, and how exact an output is.
 #include "arguments.h"
 #include "bindings.h"
 #include "calls.h"

@@ -1,6 +1,6 @@
-// Attention on tensors of torch: all that stands between them and the library, in one call. Gradients are the caller's
-// affair. Options are the keywords of attention(); their tensors may require gradients. And the derivatives, of these
-// and of other arrays: attention_backward(), attention_jvp() and attention_double_backward().
+// Attention on tensors of torch in one call, with the keywords of attention(); tensors may require gradients, which the
+// caller sees to. And the derivatives, for these and other arrays: attention_backward(), attention_jvp() and
+// attention_double_backward().
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -22,7 +22,7 @@
 namespace qkv::python {
 namespace {
 
-// What torch says of its own state, asked without a look-up of names and without a line of Python.
+// The state of torch, read without looking up names and without running Python code.
 class TorchState {
  public:
   // torch must be imported.
@@ -77,8 +77,7 @@ bool TorchState::wants_gradients() const { return called(gradients_).ptr() == Py
 
 int TorchState::threads() const { return static_cast<int>(number_of(called(threads_))); }
 
-// Whether each element of the memory between the first and the last one belongs to the view, once, and those of a row
-// are neighbours.
+// Whether the view covers every element between its first and its last one, once, and rows have no gaps.
 bool is_dense(const TensorView& view) {
   if (view.rank() > 0 && view.stride(-1) != 1) return false;
   std::array<std::pair<std::int64_t, std::int64_t>, kMaxRank> dims{};  // stride and extent
@@ -103,7 +102,7 @@ bool is_better_copied(const TensorView& keys, const TensorView& query) {
          keys.stride(-2) > keys.size(-1);
 }
 
-// What becomes an array: memory of ours, row-major or with strides for torch, or a tensor already.
+// A future array: our own memory, row-major or with strides for torch, or already a tensor.
 struct NewRows {
   Tensor memory{};
   nb::object tensor{};
@@ -123,8 +122,8 @@ NewRows new_rows(const Dims& shape, Dtype dtype) {
   return made;
 }
 
-// The last dimension without gaps, the strides of the others in the order of those of the tensor, whose view it is, as
-// torch.empty_like has them: what was split into heads is put together again without a copy.
+// Like torch.empty_like of the tensor with this view, but without gaps in the last dimension: heads that were split
+// from rows become rows again without a copy.
 NewRows strided_like(nb::handle tensor, const TensorView& view) {
   if (is_dense(view)) {
     NewRows made = new_rows(view.shape(), view.dtype());
@@ -139,7 +138,7 @@ NewRows strided_like(nb::handle tensor, const TensorView& view) {
   return new_rows(view.shape(), view.dtype());
 }
 
-// Of rows that are the tensor, or a copy.
+// The same for rows that are the tensor, or a copy of it.
 NewRows new_rows_like(nb::handle tensor, const Array& rows) {
   return strided_like(tensor, rows.object.is(tensor) ? rows.view : take_values(tensor, "a tensor").view);
 }
@@ -176,9 +175,9 @@ NewRows new_output(const TensorView& rows, const TensorView& value, const Like& 
   return new_rows(shape, rows.dtype());
 }
 
-// Of a small call everything but the kernel is what it costs, so what most calls are is found out here: tensors of
-// torch itself on the CPU, no dropout, and nobody who watches. The output; True where a gradient is wanted; None for
-// any other call, which qkv.torch takes apart.
+// A small call costs little besides its overhead, so the usual case is handled here: tensors of torch itself on the
+// CPU, no dropout, nothing that watches. Gives the output; True if a gradient is wanted; None for any other call, which
+// qkv.torch handles.
 nb::object attend(nb::handle query, nb::handle key, nb::handle value, const nb::dict& options) {
   const TorchState& torch = TorchState::get();
   TensorView q, k, v;
@@ -204,7 +203,7 @@ nb::object attend(nb::handle query, nb::handle key, nb::handle value, const nb::
 }
 
 // Whether a call must go through torch's dispatcher, which takes longer than a small call: for a subclass, a mode, a
-// transformation, a trace, autocast or forward mode, and what is not on the CPU.
+// transformation, a trace, autocast or forward mode, and for other devices.
 bool is_watched(nb::handle tensor) {
   return !is_tensor(tensor) || !nb::object(tensor.attr("is_cpu")).is(nb::bool_(true)) || TorchState::get().is_watched();
 }
@@ -233,7 +232,7 @@ nb::tuple forward(nb::handle query, nb::handle key, nb::handle value, const nb::
   return nb::tuple(results);
 }
 
-// What a forward pass took and gave.
+// The inputs and results of a forward pass.
 struct Forward {
   bool of_torch;
   Array query, key, value, out, log_sum_exp;
@@ -276,7 +275,7 @@ class Places {
     return add(name, like, rows, rows.view.dtype());
   }
 
-  // Of torch as long as `needs`, None for what is not needed.
+  // For torch as many as `needs` has, None for those that are not needed.
   nb::tuple give() {
     nb::list given;
     for (auto& [name, rows] : made_) given.append(rows.view ? rows.give(kind_) : nb::object(nb::none()));
@@ -305,7 +304,7 @@ class Places {
   std::vector<std::pair<const char*, NewRows>> made_{};
 };
 
-// Adds a place for each parameter of the options: sinks, biases and those of a score, which are of its own type.
+// Adds a place for each parameter of the options: sinks, biases and the parameters of a score, in their own type.
 AttentionGradients place_parameters(Places& places, const nb::dict& options, Dtype query) {
   AttentionGradients gradients;
   const auto given = [&](const char* name) -> nb::handle {

@@ -1,4 +1,4 @@
-// What encoders with a head say of texts: Reranker, TextClassifier, FillMask, Tagger, QuestionAnswerer.
+// Encoders with a head on texts: Reranker, TextClassifier, FillMask, Tagger, QuestionAnswerer.
 #include <nanobind/stl/string.h>
 
 #include "arguments.h"
@@ -35,7 +35,7 @@ constexpr std::pair<std::string_view, Aggregation> kAggregations[] = {{"none", A
                                                                       {"average", Aggregation::average},
                                                                       {"max", Aggregation::max}};
 
-// With `progress` in pieces of so many pairs, after each of which it is told how many are done.
+// With `progress` in pieces of `piece` pairs; it is called after each piece with the number of pairs done.
 nb::object score_pairs(const Reranker& reranker, nb::handle queries, nb::handle texts, nb::handle score,
                        nb::handle threads, nb::handle piece, nb::handle progress) {
   const std::vector<std::string> all_queries = take_texts(queries, "queries"), all_texts = take_texts(texts, "texts");

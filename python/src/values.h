@@ -25,7 +25,7 @@ using MaskValue = Kept<Mask>;
 using BiasValue = Kept<Bias>;
 using ScoreValue = Kept<Score>;
 
-// The value, whose arrays are kept in `arrays`.
+// The value; its arrays are moved into `arrays`.
 template <class Value>
 Value keep(Kept<Value> kept, std::vector<Array>& arrays) {
   arrays.insert(arrays.end(), kept.arrays.begin(), kept.arrays.end());
@@ -35,7 +35,7 @@ Value keep(Kept<Value> kept, std::vector<Array>& arrays) {
 // The calls that made a value of this class of qkv.options, (name, arguments) each; not valid for anything else.
 nb::object parts_of(nb::handle object, const char* kind);
 
-// TypeError, saying what was wanted, for anything else. `take`: how arrays of floats are read.
+// TypeError for anything else. `take` reads arrays of floats.
 using TakeFloats = Array (*)(nb::handle, std::string_view);
 MaskValue take_mask(nb::handle object, std::string_view name);
 BiasValue take_bias(nb::handle object, std::string_view name, TakeFloats take = &take_floats);

@@ -1,4 +1,4 @@
-// Reads chat templates without running them: the texts that they hold say of what kind they are.
+// Recognises chat templates by texts in them, without running them.
 #include "pipelines/chat_template.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class TemplateTexts {
     return source.size();
   }
 
-  // Where "}}" or "%}" is that ends the tag at the beginning of `source`; its strings are kept.
+  // The place of the "}}" or "%}" that ends the tag at the beginning of `source`; its strings are kept.
   std::size_t end_of_tag(std::string_view source) {
     const std::string_view close = source[1] == '{' ? "}}" : "%}";
     for (std::size_t at = 2; at < source.size(); ++at) {
@@ -212,7 +212,7 @@ std::optional<ChatTemplate> parse_instructions(const TemplateTexts& texts) {
   return ChatTemplate{.before = marks[0], .behind = marks[1]};
 }
 
-// Whether what a message says is trimmed, not only an answer or the system prompt, which is that of messages[0].
+// Whether every message is trimmed, not only answers or the system prompt, messages[0].
 bool trims_messages(std::string_view source) {
   for (const std::string_view trim : {"| trim", "|trim", ".strip()"}) {
     for (std::size_t at = source.find(trim); at != std::string_view::npos; at = source.find(trim, at + 1)) {

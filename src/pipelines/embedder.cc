@@ -57,7 +57,7 @@ void keep_largest(std::int64_t most, std::span<float> row) {
   for (std::size_t i = static_cast<std::size_t>(most); i < order.size(); ++i) row[order[i]] = 0;
 }
 
-// Before a text, so that there is a token whose place the marker of its role takes.
+// Put before a text: the marker of its role replaces this token.
 constexpr const char* kMarked = ". ";
 
 // Reads linear.weight and linear.bias from the folder of a Dense module.
@@ -165,7 +165,7 @@ std::size_t Embedder::max_length(const EmbedOptions& options) const {
   return tokens_read(is_expanded ? std::max(own->second, steps_->expansion->length) : own->second, positions);
 }
 
-// As sentence-transformers counts them: those of the prompt as a text, without a special one at its end.
+// As sentence-transformers counts them: the tokens of the prompt alone, without a special one at its end.
 std::int64_t Embedder::tokens_left_out(const std::string& prompt, std::size_t max_length) const {
   if (steps_->include_prompt || prompt.empty()) return 0;
   const std::vector<std::string> tokens = tokenizer_.encode(prompt, {.max_length = max_length}).tokens,

@@ -114,7 +114,7 @@ std::string text_of(const EncoderDecoder& model) { return "encoder_decoder " + m
 std::string text_of(const Embedder& embedder) { return text_of(embedder.model()); }
 std::string text_of(const Vit& model) { return "vit " + config_text(model.config()); }
 
-// `beside`: a pipeline's settings besides its model.
+// `beside`: the settings of a pipeline, without its model.
 template <class Model>
 std::string fingerprint_of(const Model& model, const FingerprintOptions& options,
                            const std::vector<std::string>& beside = {}) {

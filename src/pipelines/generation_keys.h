@@ -27,7 +27,7 @@ std::span<const GenerationKey> generation_keys();
 // Who generates.
 enum class GeneratingModel { encoder_decoder, language };
 
-// FormatError, naming the key, for the first one that would change what is generated and is not obeyed.
+// FormatError, naming the key, for the first one that would change the text and is not supported.
 void refuse_generation_keys(const io::JsonValue& config, GeneratingModel model);
 
 }  // namespace qkv::inline pipelines

@@ -282,7 +282,7 @@ class Generator::Writing {
   using HeadRows = std::vector<std::vector<float>>;
   struct Text {
     std::int64_t before;               // tokens written before
-    std::vector<std::int32_t> behind;  // what the text is written behind
+    std::vector<std::int32_t> behind;  // the tokens that the new text follows
     TextWriter writer;
     std::vector<HeadRows> weights;  // of each of the heads
   };

@@ -17,7 +17,7 @@ struct GeneratorSession {
   StackCache cache{};          // has read all ids but the last one
 };
 
-// As a safetensors file: "ids", for each layer "layers.N.keys" and "layers.N.values" [tokens, kv_heads, head_dim], and
+// A safetensors file: "ids", for each layer "layers.N.keys" and "layers.N.values" [tokens, kv_heads, head_dim], and
 // the other fields as metadata, "digest" a SHA-256 of all else.
 SafeTensors session_file(const GeneratorSession& session, const std::string& fingerprint);
 // FormatError, naming it, unless the file is whole, of a model with this fingerprint and of this type.

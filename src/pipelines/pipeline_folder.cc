@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder of a module below that of the model. A zero byte would end the name early for the system.
+// The folder of a module inside the folder of the model. A zero byte would end the name early for the system.
 fs::path module_folder(const fs::path& folder, const io::JsonValue& path) {
   const fs::path below = fs::path(path.string()).lexically_normal();
   if (path.string().find('\0') != std::string::npos) path.refuse("must not hold a zero byte");
@@ -238,7 +238,7 @@ std::int64_t read_max_length(const std::string& name) {
     const auto lower = document.root().find("do_lower_case");
     if (lower && lower->boolean()) lower->refuse("is not supported; set it to false (tokenizer.json handles case)");
   }
-  // Where sentence-transformers has kept the number since version 6. Without a limit it is 1e30.
+  // The place of the number since version 6 of sentence-transformers; 1e30 means no limit.
   if (const fs::path path = folder / "tokenizer_config.json"; most == 0 && io::is_there(path)) {
     const io::JsonDocument document = io::JsonDocument::of_config(path.string());
     const auto length = document.root().find("model_max_length");
@@ -354,7 +354,7 @@ bool scores_are_sigmoid(const std::string& folder) {
     }
     if (const auto name = document.root().find("activation_fn")) return is_sigmoid(*name);
   }
-  // Where it was kept before version 6, and before version 4.
+  // Its places before version 6, and before version 4.
   const io::JsonDocument document = io::JsonDocument::of_config((base / "config.json").string());
   const auto kept = document.root().find("sentence_transformers");
   const auto name = kept ? kept->find("activation_fn") : document.root().find("sbert_ce_default_activation_function");

@@ -25,7 +25,7 @@ struct QueryExpansion {
   std::string token{};    // empty: the tokenizer's mask
 };
 
-// The files of sentence-transformers, or those of ColBERT itself: the steps behind the model, limits, prompts.
+// The files of sentence-transformers, or of ColBERT itself: the steps after the model, limits, prompts.
 struct SentenceFolder {
   EmbeddingKind kind = EmbeddingKind::vector;
   std::int64_t max_length = 0;  // tokens, special ones included; 0: not said

@@ -25,7 +25,7 @@ TokenScore score_of(std::span<const float> logits, std::int32_t id) {
   return {static_cast<double>(own) - sum, 1 + std::count_if(logits.begin(), logits.end(), before)};
 }
 
-// The tokens of these windows that count, behind those of their texts that are there.
+// The tokens of these windows that count, appended to the tokens of their texts.
 void score_windows(const LanguageModel& model, std::span<const TextWindow> windows, int threads,
                    std::vector<ScoredText>& texts) {
   std::vector<std::vector<std::int32_t>> sequences;

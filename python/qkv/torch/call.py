@@ -20,7 +20,7 @@ _KINDS: dict[str, Any] = {"sinks": None, "bias": Bias, "score": Score, "mask": M
 
 
 def taken_apart(options: dict[str, Any], query: torch.dtype) -> tuple[str, list[Tensor]]:
-    """The text and the tensors of options, those of parameters first (sinks, biases, scores) and in the type of sums."""
+    """The text and the tensors of options, parameters first (sinks, biases, scores), in the type of sums."""
     tensors: list[Tensor] = []
     if not options:
         return "", tensors
@@ -101,5 +101,5 @@ def _text(call: dict[str, Any]) -> str:
     return json.dumps(call)
 
 
-# torch.compile runs it and keeps what it gives: torch.compiler.assume_constant_result, which takes seconds to import.
+# torch.compile runs it and keeps the result, as with torch.compiler.assume_constant_result, which takes seconds to import.
 _text._dynamo_marked_constant = True  # type: ignore[attr-defined]

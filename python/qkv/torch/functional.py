@@ -61,7 +61,7 @@ def attention(query: Any, key: Any, value: Any, *, return_lse: bool = False, **o
     >>> qkv.torch.attention(x, x, x, mask="causal")[0].detach()
     tensor([1., 0.])
     """
-    if not return_lse and not torch.compiler.is_dynamo_compiling():  # what follows would take longer than a small call
+    if not return_lse and not torch.compiler.is_dynamo_compiling():  # the rest takes longer than a small call
         out = _qkv._attend(query, key, value, options)
         if out is True:
             call, tensors = taken_apart(options, query.dtype)

@@ -22,7 +22,7 @@ def is_transformed() -> bool:
 
 
 class Attention(torch.autograd.Function):
-    """The output, and if they are wanted the log-sum-exp and the weights; the gradient is that of the output alone.
+    """The output, and if they are wanted the log-sum-exp and the weights; only the output has a gradient.
 
     With a setup_context of its own torch would read the signature of forward at each call, for 100 microseconds.
     """
@@ -90,7 +90,7 @@ class Derivative(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class BackwardCall:
-    """The call, and what wants a gradient; no tuple, which torch.func would take apart."""
+    """The call, and which inputs need a gradient; no tuple, which torch.func would take apart."""
 
     call: str
     needs: tuple[bool, ...]
@@ -137,7 +137,7 @@ class Backward(Derivative):
 
 
 class Tangent(Derivative):
-    """The tangent of the output along those of query, key and value, each of which may be None."""
+    """The tangent of the output along the tangents of query, key and value, each of which may be None."""
 
     @staticmethod
     def forward(call: str, query: Any, key: Any, value: Any, *saved: Any) -> Tensor:

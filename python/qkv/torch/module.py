@@ -12,7 +12,7 @@ from ..lab import Gru, Lstm, Rnn
 
 
 class Layer(nn.Module):
-    """A layer of qkv.layers or qkv.lab with torch's gradients: its parameters, under torch's names, are those of a module.
+    """A layer of qkv.layers or qkv.lab as a module of torch, with gradients and with its parameters under torch's names.
 
     Called as the layer is, with tensors; threads are torch.get_num_threads() unless given. It computes with a copy of the
     given layer.
@@ -44,7 +44,7 @@ class Layer(nn.Module):
 
 
 class _Call(torch.autograd.Function):
-    """Inputs, of which there are ``count``, and parameters of these names, to what the layer gives."""
+    """The output of the layer for ``count`` inputs, followed by its parameters, of these names."""
 
     @staticmethod
     def forward(ctx: Any, core: Any, names: Any, count: int, options: Any, *tensors: Tensor) -> Any:

@@ -1,7 +1,7 @@
-"""The operators ``torch.ops.qkv.*``: what torch's dispatcher, its fake tensors and torch.compile see of attention.
+"""The operators ``torch.ops.qkv.*``: attention for torch's dispatcher, its fake tensors and torch.compile.
 
-They know no gradients; ``gradients.py`` puts them together. Beside query, key and value every one takes the options of
-qkv.attention() taken apart by ``call.py``: ``tensors``, and ``call``, a text. ``saved`` are the output and the log-sum-exp of
+They have no gradients; ``gradients.py`` adds them. After query, key and value each takes the options of qkv.attention() as
+``call.py`` takes them apart: ``tensors``, and ``call``, a text. ``saved`` are the output and the log-sum-exp of
 the forward pass, query, key, value, and ``tensors``.
 """
 
@@ -40,7 +40,7 @@ def attention_backward(grad_out: Tensor, saved: Sequence[Tensor], call: str, nee
 
 
 def attention_jvp(tangents: Any, saved: Sequence[Tensor], call: str) -> Tensor:
-    """The tangent of the output along those of query, key and value."""
+    """The tangent of the output along the tangents of query, key and value."""
     return torch.ops.qkv.attention_jvp.default(*tangents, *_inputs(saved), call)
 
 

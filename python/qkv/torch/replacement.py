@@ -25,10 +25,10 @@ class Replaced:
 def replace(model: nn.Module) -> Replaced:
     """Makes each nn.MultiheadAttention and nn.TransformerEncoderLayer of a model compute with our attention, in place.
 
-    Parameters, buffers, hooks and state_dict stay as they are. Returns what was swapped, what not, and why. Encoder
-    layers lose torch's fast path for inference, which never calls the attention inside, and nn.TransformerEncoder its
-    nested tensors. What differs then: a query that sees no key gives 0, not NaN; weights that are asked for are those
-    before dropout; dropout draws other numbers of the same generator.
+    Parameters, buffers, hooks and state_dict stay as they are. Returns which modules were replaced, and why others were
+    not. Encoder layers lose torch's fast path for inference, which never calls the attention inside, and
+    nn.TransformerEncoder its nested tensors. Differences: a query that sees no key gives 0, not NaN; requested weights are
+    those before dropout; dropout draws other numbers of the same generator.
 
     >>> import torch, qkv.torch
     >>> model = torch.nn.TransformerEncoderLayer(8, 2, dropout=0.0, batch_first=True).eval()

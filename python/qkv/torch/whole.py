@@ -21,8 +21,8 @@ _ENCODERS = ("bert", "roberta", "xlm-roberta", "distilbert", "mpnet")
 def whole(model: Any) -> Any:
     """A model of the BERT family or a Marian one of transformers on our engine, with the weights that it has now.
 
-    A BertModel, RobertaModel, XLMRobertaModel, DistilBertModel or MPNetModel becomes a WholeEncoder; of a model with a
-    head on one the encoder inside is replaced, and the model given back. A MarianMTModel becomes a WholeTranslator.
+    A BertModel, RobertaModel, XLMRobertaModel, DistilBertModel or MPNetModel becomes a WholeEncoder; in a model
+    with a head the encoder is replaced, and the model returned. A MarianMTModel becomes a WholeTranslator.
     Inference alone, in float32 on the CPU: no gradients, no dropout; other types and devices are a TypeError. Both pickle
     with their weights, whose files they keep on the disk, without a name. ValueError for other models.
 
@@ -103,10 +103,10 @@ class WholeEncoder(Float32Module):
         return_dict: bool | None = None,
         **others: Any,
     ) -> Any:
-        """The last hidden states [batch, tokens, size], 0 at padding, which must be on the right; and what the pooler says.
-        A tuple of these with return_dict=False, or where the config says so.
+        """The last hidden states [batch, tokens, size], 0 at padding, which must be on the right; and the pooler's output.
+        A tuple of these with return_dict=False, or if the config says so.
 
-        ValueError for any other argument: nothing else is computed.
+        ValueError for any other argument.
         """
         from transformers.modeling_outputs import BaseModelOutputWithPooling
 
@@ -158,8 +158,8 @@ class WholeTranslator:
     ) -> Tensor:
         """Ids [batch * num_return_sequences, tokens] from the start token on, filled up with the padding token.
 
-        The arguments that are not given are those of the model's generation_config. What differs: a search ends as soon
-        as num_beams hypotheses have ended.
+        Arguments that are not given come from the model's generation_config. One difference: a search ends as soon as
+        num_beams hypotheses have ended.
         """
         visible = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         sources = [row[seen].tolist() for row, seen in zip(input_ids, visible)]
