@@ -39,7 +39,7 @@ double parse_number(const std::string& text) {
 
 bool takes_whole_numbers(const Value& value) {
   const auto holds = [&]<class... Kinds>(std::tuple<Kinds...>) {
-    return (std::holds_alternative<Kinds>(value.target) || ...);
+    return (std::holds_alternative<Kinds>(value.variable) || ...);
   };
   return holds(std::tuple<std::int64_t*, std::uint64_t*, std::optional<std::int64_t>*, std::vector<std::int64_t>*>());
 }
@@ -82,23 +82,23 @@ class Formatter : public CLI::FormatterBase {
 };
 
 CLI::Option* declare(CLI::App& app, const Option& option) {
-  const auto with = [&](const auto& target) -> CLI::Option* {
-    using Target = std::decay_t<decltype(target)>;
-    if constexpr (std::is_same_v<Target, bool*>) {
-      return app.add_flag(option.name, *target, option.help);
-    } else if constexpr (std::is_same_v<Target, std::function<void()>>) {
-      return app.add_flag_callback(option.name, target, option.help);
-    } else if constexpr (std::is_same_v<Target, Check>) {
-      const auto take = [name = option.name, target](const std::string& text) {
-        if (const std::string wrong = target(text); !wrong.empty()) throw UsageError(name, wrong);
+  const auto with = [&](const auto& variable) -> CLI::Option* {
+    using Variable = std::decay_t<decltype(variable)>;
+    if constexpr (std::is_same_v<Variable, bool*>) {
+      return app.add_flag(option.name, *variable, option.help);
+    } else if constexpr (std::is_same_v<Variable, std::function<void()>>) {
+      return app.add_flag_callback(option.name, variable, option.help);
+    } else if constexpr (std::is_same_v<Variable, Check>) {
+      const auto take = [name = option.name, variable](const std::string& text) {
+        if (const std::string wrong = variable(text); !wrong.empty()) throw UsageError(name, wrong);
       };
       return app.add_option_function<std::string>(option.name, take, option.help);
     } else {
-      return app.add_option(option.name, *target, option.help);
+      return app.add_option(option.name, *variable, option.help);
     }
   };
   const Value& value = option.value;
-  CLI::Option* declared = std::visit(with, value.target);
+  CLI::Option* declared = std::visit(with, value.variable);
   if (!value.type.empty()) declared->type_name(value.type);
   if (value.check) declared->check(value.check);
   if (value.delimiter != 0) declared->delimiter(value.delimiter);
@@ -236,11 +236,11 @@ Check whole_number(std::int64_t least, std::int64_t largest) {
   };
 }
 
-Value seed(std::uint64_t& target) {
+Value seed(std::uint64_t& variable) {
   const auto check = [](const std::string& text) {
     return parse<std::uint64_t>(text) ? "" : fmt::format("\"{}\" must be a whole number from 0 to 2^64 - 1", text);
   };
-  return {&target, "N", check};
+  return {&variable, "N", check};
 }
 
 std::string message_of(const std::invalid_argument& error) {
@@ -256,22 +256,22 @@ Check finite_number(double least) {
   };
 }
 
-Value probability(double& target) {
+Value probability(double& variable) {
   const auto check = [](const std::string& text) {
     const double p = parse_number(text);
     return p >= 0 && p <= 1 ? "" : fmt::format("\"{}\" must be a number from 0 to 1", text);
   };
-  return {&target, "P", check};
+  return {&variable, "P", check};
 }
 
-Value positive(double& target, const char* type, double most) {
+Value positive(double& variable, const char* type, double most) {
   const auto check = [most](const std::string& text) {
     const double value = parse_number(text);
     if (value > 0 && value <= most) return std::string();
     const bool bounded = most < std::numeric_limits<double>::max();
     return fmt::format("\"{}\" must be a number above 0{}", text, bounded ? fmt::format(", at most {}", most) : "");
   };
-  return {&target, type, check};
+  return {&variable, type, check};
 }
 
 std::optional<std::int64_t> parse_whole(std::string_view text) { return parse<std::int64_t>(text); }

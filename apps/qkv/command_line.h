@@ -56,11 +56,11 @@ using Check = std::function<std::string(const std::string&)>;
 // The value of an option: its variable, its name in the help, and its rules. The usual ones are below.
 struct Value {
   // A flag's bool or function; a number, a text or a list of them; or a function that takes the value if it fits.
-  using Target = std::variant<bool*, std::function<void()>, std::int64_t*, std::uint64_t*, double*, std::string*,
-                              std::optional<std::int64_t>*, std::optional<double>*, std::optional<std::string>*,
-                              std::vector<std::int64_t>*, std::vector<std::string>*, Check>;
+  using Variable = std::variant<bool*, std::function<void()>, std::int64_t*, std::uint64_t*, double*, std::string*,
+                                std::optional<std::int64_t>*, std::optional<double>*, std::optional<std::string>*,
+                                std::vector<std::int64_t>*, std::vector<std::string>*, Check>;
 
-  Target target;
+  Variable variable;
   // In lower case what may be given itself, "f32|f64"; in capitals what stands for it: FILE and FOLDER are completed.
   std::string type{};
   Check check{};
@@ -76,12 +76,12 @@ inline Value flag(const std::function<void()>& on_given) { return {on_given}; }
 
 // Any text; lists have a text or a number for each word.
 template <class Text>
-Value text(Text& target, const char* type) {
-  return {&target, type};
+Value text(Text& variable, const char* type) {
+  return {&variable, type};
 }
 template <class Item>
-Value comma_list(std::vector<Item>& target, const char* type) {
-  return {.target = &target, .type = type, .delimiter = ','};
+Value comma_list(std::vector<Item>& variable, const char* type) {
+  return {.variable = &variable, .type = type, .delimiter = ','};
 }
 
 // The name of a file: not empty, and no other option taken for it.
@@ -92,38 +92,38 @@ std::string check_file_name(const std::string& text);
 
 Check whole_number(std::int64_t least, std::int64_t largest);
 template <class Integer>
-Value whole(Integer& target, std::int64_t least, std::int64_t largest) {
-  return {&target, "N", whole_number(least, largest)};
+Value whole(Integer& variable, std::int64_t least, std::int64_t largest) {
+  return {&variable, "N", whole_number(least, largest)};
 }
 // At least 1.
 template <class Integer>
-Value size(Integer& target, std::int64_t largest = std::int64_t{1} << 40) {
-  return whole(target, 1, largest);
+Value size(Integer& variable, std::int64_t largest = std::int64_t{1} << 40) {
+  return whole(variable, 1, largest);
 }
 // 0 to 2^64 - 1.
-Value seed(std::uint64_t& target);
+Value seed(std::uint64_t& variable);
 
 // NaN and infinities are refused.
 Check finite_number(double least);
 template <class Number>
-Value finite(Number& target, const char* type, double least = std::numeric_limits<double>::lowest()) {
-  return {&target, type, finite_number(least)};
+Value finite(Number& variable, const char* type, double least = std::numeric_limits<double>::lowest()) {
+  return {&variable, type, finite_number(least)};
 }
-Value probability(double& target);
+Value probability(double& variable);
 // Above 0, finite, and at most this.
-Value positive(double& target, const char* type, double most = std::numeric_limits<double>::max());
+Value positive(double& variable, const char* type, double most = std::numeric_limits<double>::max());
 
 // One of a few names.
 template <class Choice>
 using Names = std::vector<std::pair<std::string, Choice>>;
-template <class Target, class Choice>
-Value choice(Target& target, const Names<Choice>& choices) {
+template <class Variable, class Choice>
+Value choice(Variable& variable, const Names<Choice>& choices) {
   std::string names;
   for (const auto& [name, value] : choices) names += (names.empty() ? "" : "|") + name;
-  const auto take = [&target, choices, names](const std::string& text) {
+  const auto take = [&variable, choices, names](const std::string& text) {
     for (const auto& [name, value] : choices) {
       if (name != text) continue;
-      target = value;
+      variable = value;
       return std::string();
     }
     return "\"" + text + "\" must be one of " + names;

@@ -53,7 +53,7 @@ struct ExplainOptions {
 
 struct MatrixOption {
   const char* name;
-  Tensor ExplainInput::* target;
+  Tensor ExplainInput::* member;
   const char* help;
   Rules rules{};
 };
@@ -148,7 +148,7 @@ ExplainInput input_of(const Command& command, const ExplainOptions& options) {
     if (command.given(option)) tensor = read_matrix(option, path);
   };
   const auto read_input = [&](std::size_t i) {
-    read(matrix_options()[i].name, options.matrices[i], input.*matrix_options()[i].target);
+    read(matrix_options()[i].name, options.matrices[i], input.*matrix_options()[i].member);
   };
   read_input(0);
   const std::string& inputs = options.matrices[0];
@@ -248,7 +248,7 @@ void add_explain(Command& program) {
        {"The same as a page for a browser", "qkv explain --text 'You are welcome' --html heads.html"}});
   const auto options = std::make_shared<ExplainOptions>(command);
   for (std::size_t i = 0; i < options->matrices.size(); ++i) {
-    const auto& [name, target, help, rules] = matrix_options()[i];
+    const auto& [name, member, help, rules] = matrix_options()[i];
     command.add({{name, text(options->matrices[i], "FILE|JSON"), help, rules}});
   }
   options->score.emplace(command, options->files,
@@ -264,7 +264,7 @@ void add_explain(Command& program) {
   command.add(synthetic_options(options->synthetic));
   command.add(
       {{"--substitute",
-        {.target = &options->substitutes, .type = "NAME=FILE|JSON", .count = 1},
+        {.variable = &options->substitutes, .type = "NAME=FILE|JSON", .count = 1},
         "use this matrix instead of an intermediate: inputs, embedded, query, key, value, scores, logits or weights; "
         "may be repeated",
         repeated()},

@@ -315,7 +315,7 @@ void add_generate(Command& program) {
        {"--raw", flag([&options] { options.form = PromptForm::raw; }),
         "Prompts contain their special tokens, such as <|im_start|>; none are added", excludes("--chat", "--ids")},
        {"--stop",
-        {.target = &options.stop_strings, .type = "TEXT", .count = 1, .takes_words = false},
+        {.variable = &options.stop_strings, .type = "TEXT", .count = 1, .takes_words = false},
         "Stop before this text, which is not printed; may be repeated",
         repeated()},
        {"--sample", flag(request->sample), "Sample tokens; implied by the options below"},
@@ -353,7 +353,7 @@ void add_generate(Command& program) {
         "Write one {\"texts\": [{text, ids, log_probability, score, end}]} per line, where end is end_token, "
         "stop_string or length"},
        {"--heads",
-        {.target = &request->heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
+        {.variable = &request->heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
         "With --json: also this head's weights for each new token; layer and head from 0; may be repeated",
         repeated() & needs("--json") & excludes("--explain", "--nbest")},
        {"--score",

@@ -38,7 +38,7 @@ Array& add(Command& command, std::deque<Array>& list, const std::string& option,
            const Rules& rules, const Check& check) {
   Array& array = list.emplace_back();
   array.name = option;
-  const Value files{.target = &array.paths, .type = "FILE", .check = check, .count = 1, .takes_words = false};
+  const Value files{.variable = &array.paths, .type = "FILE", .check = check, .count = 1, .takes_words = false};
   command.add({{option, files, help, rules}});
   return array;
 }

@@ -89,7 +89,7 @@ void CallOptions::add_tables(Command& command, ArrayFiles& files) {
   };
   const Names<bool> yes_or_no = {{"yes", true}, {"no", false}};
   const Value window{
-      .target = &swin_window_, .type = "H,W", .check = whole_number(1, 1024), .delimiter = ',', .count = 2};
+      .variable = &swin_window_, .type = "H,W", .check = whole_number(1, 1024), .delimiter = ',', .count = 2};
   add("--clipped-table", "f32 [2 n + 1, heads]: added by key position minus query position, clipped to n");
   add("--t5-table", "f32 [buckets, heads]: added by T5's buckets of distances");
   command.add({{"--t5-max-distance", size(t5_buckets_.max_distance, std::int64_t{1} << 24),

@@ -36,8 +36,8 @@ namespace {
 
 // Separated by commas: the word after it may be the text of a command.
 template <class Item>
-Value one_word(std::vector<Item>& target, const char* type) {
-  Value list = comma_list(target, type);
+Value one_word(std::vector<Item>& variable, const char* type) {
+  Value list = comma_list(variable, type);
   list.takes_words = false;
   return list;
 }
@@ -106,13 +106,13 @@ std::string LeftOutOptions::words() const {
 
 std::vector<Option> left_out_options(LeftOutOptions& options, const Rules& rules) {
   return {{"--without-head",
-           {.target = &options.heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
+           {.variable = &options.heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
            "with a model: make this head output 0; for a translation model name its attention, "
            "\"encoder-decoder.0.1\"; may "
            "be repeated",
            repeated() & rules},
           {"--without-key",
-           {.target = &options.keys, .type = "TOKEN", .count = 1, .takes_words = false},
+           {.variable = &options.keys, .type = "TOKEN", .count = 1, .takes_words = false},
            "with a model: hide this token from every query in all layers; for a translation model name the attention, "
            "\"encoder-decoder.3\"; may be repeated",
            repeated() & rules}};

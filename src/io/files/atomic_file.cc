@@ -40,14 +40,14 @@ std::optional<mode_t> permissions(const std::string& path) {
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   const std::optional<mode_t> mode = permissions(path);
-  std::filesystem::path target = path;
+  std::filesystem::path place = path;
   if (mode) {
     std::error_code error;
-    target = std::filesystem::canonical(path, error);
+    place = std::filesystem::canonical(path, error);
     if (error) throw_io_error(path, "write", error);
   }
-  name_ = target.filename();
-  const std::string folder = target.has_parent_path() ? target.parent_path() : ".";
+  name_ = place.filename();
+  const std::string folder = place.has_parent_path() ? place.parent_path() : ".";
   folder_ = Descriptor(retry([&] { return ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (!folder_) throw_io_error(path, "write");
   do {
