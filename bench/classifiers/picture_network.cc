@@ -343,19 +343,10 @@ Tensor PictureNetwork::logits(const Tensor& features) const {
 
 LossSum PictureNetwork::loss(const LabelledPictures& batch) const {
   const Tensor x = features(batch.pictures);
-  const CrossEntropy sum =
+  LossSum sum =
       cross_entropy({.weight = weight_.value, .bias = bias_.value}, x.view().reshape(rows_shape(x)), batch.labels);
-  LossSum total{.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
-  const Tensor rows = logits(x);
-  const auto count = [&]<class T>(T) {
-    const T* row = rows.data<T>();
-    for (const std::int32_t label : batch.labels) {
-      total.metric += std::max_element(row, row + config_.classes) - row == label;
-      row += config_.classes;
-    }
-  };
-  visit_f32_f64(rows.dtype(), count);
-  return total;
+  sum.metric = count_right(logits(x), batch.labels);
+  return sum;
 }
 
 LossSum PictureNetwork::backward(const LabelledPictures& batch, std::uint64_t) {
@@ -363,12 +354,12 @@ LossSum PictureNetwork::backward(const LabelledPictures& batch, std::uint64_t) {
   Tensor x = batch.pictures;
   for (std::size_t i = 0; i < blocks_.size(); ++i) x = blocks_[i].forward(std::move(x), saved[i]);
   Tensor grad = zeros_like(x);
-  const CrossEntropy sum = cross_entropy(
+  const LossSum sum = cross_entropy(
       {.weight = weight_.value, .bias = bias_.value}, x.view().reshape(rows_shape(x)), batch.labels,
       {.smoothing = config_.label_smoothing},
       {.hidden = grad.view().reshape(rows_shape(x)), .weight = gradient_view(weight_), .bias = gradient_view(bias_)});
   for (std::size_t i = blocks_.size(); i-- > 0;) grad = blocks_[i].backward(saved[i], grad);
-  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+  return sum;
 }
 
 void PictureNetwork::visit(const ParameterVisitor& visitor) const {

@@ -198,9 +198,8 @@ Tensor RecurrentEncoderDecoder::logits(const PairBatch& batch, const EncoderDeco
 LossSum RecurrentEncoderDecoder::loss(const PairBatch& batch) const {
   Pass pass(config_, batch);
   Tensor unpacked;
-  const CrossEntropy sum = cross_entropy(classes(parts_->target_table(), parts_->logits_bias.value, unpacked),
-                                         parts_->run(batch, {}, pass), batch.target, {.excluded = config_.padding});
-  return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
+  return cross_entropy(classes(parts_->target_table(), parts_->logits_bias.value, unpacked),
+                       parts_->run(batch, {}, pass), batch.target, {.excluded = config_.padding});
 }
 
 LossSum RecurrentEncoderDecoder::backward(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) {
@@ -211,7 +210,7 @@ LossSum RecurrentEncoderDecoder::backward(const PairBatch& batch, const EncoderD
   Embedding& table = parts.target_table();
   Tensor unpacked;
   Tensor grad = Tensor::zeros(hidden.shape(), hidden.dtype());
-  const CrossEntropy sum = cross_entropy(
+  const LossSum sum = cross_entropy(
       classes(table, parts.logits_bias.value, unpacked), hidden, counted(batch, options),
       {.smoothing = options.label_smoothing, .excluded = options.only ? std::nullopt : std::optional(config_.padding)},
       {.hidden = grad, .weight = gradient_view(table.weight()), .bias = gradient_view(parts.logits_bias)});
@@ -232,7 +231,7 @@ LossSum RecurrentEncoderDecoder::backward(const PairBatch& batch, const EncoderD
   scale_rows(grad_source, parts.scale);
   table.backward(pass.target, grad_target);
   parts.source.backward(batch.source, grad_source);
-  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+  return sum;
 }
 
 // The decoder as generate() uses it: one more token for every row.

@@ -31,7 +31,7 @@ std::vector<TrainKey> make_recurrent_keys() {
       K::integer(
           {"model", "directions", "directions", "Directions that the encoder reads in; 2: each has half of model_dim."},
           field(&C::directions), 1, 2),
-      K::integer({"model", "positions", "tokens", "Longest source or target that the model can take."},
+      K::integer({"model", "positions", "tokens", "Longest source or translation that the model can take."},
                  field(&C::positions), 2, kMaxLayerSize),
   };
   training::add_common_keys(keys);

@@ -1,12 +1,12 @@
 // Embeddings, body and projection of a sequence model, forward and backward.
 #include "lab/models/sequence_model.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "core/visit_dtype.h"
 #include "layers/basic/affine.h"
+#include "layers/basic/rows.h"
 #include "qkv/layers/initial_weights.h"
 
 namespace qkv::comparison {
@@ -20,18 +20,6 @@ std::unique_ptr<SequenceBody> make_body(const SequenceModelConfig& config, Weigh
   if (config.kind == SequenceKind::cnn) return make_convolution_body(size, weights, kBody);
   if (config.kind == SequenceKind::transformer) return make_transformer_body(size, weights, kBody);
   return make_recurrent_body(config.kind, size, weights, kBody);
-}
-
-double count_right(const Tensor& logits, const std::vector<std::int32_t>& labels) {
-  return visit_f32_f64(logits.dtype(), [&]<class T>(T) {
-    double right = 0;
-    for (std::size_t i = 0; i < labels.size(); ++i) {
-      if (labels[i] < 0) continue;
-      const T* row = logits.data<T>() + static_cast<std::int64_t>(i) * logits.size(1);
-      right += std::max_element(row, row + logits.size(1)) - row == labels[i];
-    }
-    return right;
-  });
 }
 
 }  // namespace
@@ -74,8 +62,9 @@ Tensor SequenceModel::logits(const SequenceBatch& batch) const {
 
 LossSum SequenceModel::loss(const SequenceBatch& batch) const {
   const Tensor rows = body_->forward({embedding_.forward(batch.tokens), batch.offsets}, nullptr);
-  const CrossEntropy sum = cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels);
-  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets, .metric = count_right(project(rows), batch.labels)};
+  LossSum sum = cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels);
+  sum.metric = count_right(project(rows), batch.labels);
+  return sum;
 }
 
 Tensor SequenceModel::backward(const SequenceBatch& batch, LossSum& loss) {
@@ -83,10 +72,8 @@ Tensor SequenceModel::backward(const SequenceBatch& batch, LossSum& loss) {
   BodySaved saved;
   const Tensor rows = body_->forward({x, batch.offsets}, &saved);
   Tensor grad_rows = Tensor::zeros(rows.shape(), rows.dtype());
-  const CrossEntropy sum =
-      cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels, {},
-                    {.hidden = grad_rows, .weight = gradient_view(out_weight_), .bias = gradient_view(out_bias_)});
-  loss = {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+  loss = cross_entropy({.weight = out_weight_.value, .bias = out_bias_.value}, rows, batch.labels, {},
+                       {.hidden = grad_rows, .weight = gradient_view(out_weight_), .bias = gradient_view(out_bias_)});
   Tensor grad = body_->backward({x, batch.offsets}, saved, grad_rows);
   embedding_.backward(batch.tokens, grad);
   return grad;

@@ -97,7 +97,7 @@ TrainingResult train_language(const TrainLanguageFiles& files, const TrainingOpt
   const DocumentExamples valid_examples(std::move(valid_tokens), valid_bytes, config.model.positions,
                                         scoring_stride(config.model.positions));
   LanguageModel model = begin_language(files, config);
-  training::TrainedWith<TokenTargets, LanguageModel, LanguageConfig> trained(model, config);
+  training::TrainedWith<TokenLabels, LanguageModel, LanguageConfig> trained(model, config);
   TrainingOptions all_options = options;
   all_options.identity = {{"model", config_text(model.config())}, {"tokenizer", vocabulary.checksum()}};
   if (!vocabulary.is_given()) all_options.identity[training::kVocabKey] = training::as_identity(config.vocab);
@@ -108,7 +108,7 @@ TrainingResult train_language(const TrainLanguageFiles& files, const TrainingOpt
     training::write_tokenizer_config(files.out, tokenizer, config.model.positions);
     model.save(files.out, tokens, config.dtype);
   };
-  return train(trained, TrainingData<TokenTargets>{train_examples, valid_examples}, config.training, files.out,
+  return train(trained, TrainingData<TokenLabels>{train_examples, valid_examples}, config.training, files.out,
                all_options);
 }
 

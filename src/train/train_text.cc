@@ -223,7 +223,7 @@ TrainingResult train_sequences(const TrainTextFiles& files, const TextTraining& 
   if (config.problem != TextProblem::regression) {
     return train_head(files, training, config, head, train_examples, valid_examples);
   }
-  const double variance = variance_of(train_examples.targets());
+  const double variance = variance_of(train_examples.values());
   refuse_unless(variance > 0, "train", "{} has one number; at least two are needed", files.train);
   return train_head(files, training, config, head, train_examples, valid_examples, variance);
 }

@@ -21,7 +21,7 @@ struct GoldenSteps {
         tensors(read_safetensors(folder + ".safetensors").tensors),
         batch{.ids = integers("ids"),
               .offsets = Tensor::copy(tensors.at("offsets").view()),
-              .targets = integers("targets")} {}
+              .labels = integers("targets")} {}
 
   std::vector<std::int32_t> integers(const std::string& name) const {
     const Tensor& all = tensors.at(name);
@@ -30,7 +30,7 @@ struct GoldenSteps {
 
   std::string folder;
   std::map<std::string, Tensor> tensors;
-  TokenTargets batch;
+  TokenLabels batch;
 };
 
 TEST(LanguageTraining, LossesAndGradientsAreThoseOfTorch) {
@@ -74,17 +74,17 @@ TEST(DocumentExamples, EachTokenButTheFirstIsATargetOnce) {
   EXPECT_EQ(cut.bytes(), 40);
   EXPECT_EQ(cut.size(0).cost, 3);
   EXPECT_EQ(cut.size(2).cost, 1);
-  const TokenTargets batch = cut.collect(std::vector<std::uint32_t>{2, 1, 0});
+  const TokenLabels batch = cut.collect(std::vector<std::uint32_t>{2, 1, 0});
   EXPECT_EQ(batch.ids, (std::vector<std::int32_t>{7, 3, 4, 5, 0, 1, 2}));
-  EXPECT_EQ(batch.targets, (std::vector<std::int32_t>{8, 4, 5, 6, 1, 2, 3}));
+  EXPECT_EQ(batch.labels, (std::vector<std::int32_t>{8, 4, 5, 6, 1, 2, 3}));
   const std::int32_t* offsets = batch.offsets.data<std::int32_t>();
   EXPECT_EQ(std::vector(offsets, offsets + 4), (std::vector<std::int32_t>{0, 1, 4, 7}));
 
   const training::DocumentExamples scored({{0, 1, 2, 3, 4, 5, 6}}, 40, 4, 2);
   EXPECT_EQ(scored.count(), 3);
-  const TokenTargets second = scored.collect(std::vector<std::uint32_t>{1});
+  const TokenLabels second = scored.collect(std::vector<std::uint32_t>{1});
   EXPECT_EQ(second.ids, (std::vector<std::int32_t>{2, 3, 4}));
-  EXPECT_EQ(second.targets, (std::vector<std::int32_t>{-1, 4, 5}));
+  EXPECT_EQ(second.labels, (std::vector<std::int32_t>{-1, 4, 5}));
   EXPECT_NE(cut.checksum(), training::DocumentExamples({{0, 1, 2, 3, 4, 5, 6}, {7, 9}}, 40, 4, 3).checksum());
 }
 

@@ -41,7 +41,7 @@ TEST(TextTraining, LossesAndWeightsAreThoseOfTorch) {
     LabelledTokens batch{{integers("ids"), integers("types"), Tensor::copy(golden.at("offsets").view())}, {}};
     if (golden.contains("targets")) {
       const Tensor& all = golden.at("targets");
-      batch.targets.assign(all.data<float>(), all.data<float>() + all.element_count());
+      batch.values.assign(all.data<float>(), all.data<float>() + all.element_count());
     } else {
       batch.labels = integers("labels");
     }
@@ -205,7 +205,7 @@ TEST_F(TextFiles, SeveralLabelsLearn) {
   EXPECT_EQ(classifier.model().config().labels, (std::vector<std::string>{"many", "none"}));
 }
 
-TEST_F(TextFiles, TargetsAreReadAndWhatIsNoneIsRefused) {
+TEST_F(TextFiles, ValuesAreReadAndWhatIsNoneIsRefused) {
   const auto read = [&](const char* name, const std::string& text, TextProblem problem) {
     return training::read_labelled_texts(folder_.put(name, text), {.problem = problem}, {}, {});
   };
@@ -223,11 +223,11 @@ TEST_F(TextFiles, TargetsAreReadAndWhatIsNoneIsRefused) {
     const auto labels = training::labels_of(texts, TextProblem::multi_label);
     EXPECT_EQ(labels, (std::vector<std::string>{"a", "b"}));
     const training::TextExamples examples(texts, labels, tokenizer, 18, name, TextProblem::multi_label);
-    EXPECT_EQ(examples.collect(std::vector<std::uint32_t>{2, 0, 1}).targets, (std::vector<float>{1, 0, 1, 1, 0, 0}));
+    EXPECT_EQ(examples.collect(std::vector<std::uint32_t>{2, 0, 1}).values, (std::vector<float>{1, 0, 1, 1, 0, 0}));
   }
   const auto numbers = read("y.jsonl", "{\"text\": \"w1\", \"label\": -0.25}\n", TextProblem::regression);
   const training::TextExamples examples(numbers, {"LABEL_0"}, tokenizer, 18, "y", TextProblem::regression);
-  EXPECT_EQ(examples.targets(), (std::vector<float>{-0.25}));
+  EXPECT_EQ(examples.values(), (std::vector<float>{-0.25}));
   EXPECT_EQ(refused("a.tsv", "w1\t1.5\nw2\tmany\n", TextProblem::regression),
             "a.tsv: line 2 has the label \"many\", which must be a number");
   EXPECT_EQ(refused("a.tsv", "w1\ta,,b\n", TextProblem::multi_label), "a.tsv: line 1 has an empty label");

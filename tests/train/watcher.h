@@ -108,9 +108,7 @@ class TinyModel : public TrainableOn<PairBatch> {
         }
       }
     }
-    const CrossEntropy sum =
-        cross_entropy({.weight = table_.value, .bias = bias_.value}, means, batch.target, {}, gradients);
-    return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+    return cross_entropy({.weight = table_.value, .bias = bias_.value}, means, batch.target, {}, gradients);
   }
 
   Parameter table_{.value = Tensor::zeros({kVocab, kVocab})}, bias_{.value = Tensor::zeros({kVocab})};

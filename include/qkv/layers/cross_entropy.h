@@ -1,12 +1,12 @@
 /// \file
 /// Projection of hidden states to classes (the words of a vocabulary) and the label-smoothed cross-entropy of the
 /// result, with the gradients of both, in one pass: logits = hidden weight^T + bias exist for 256 rows at a time.
-///   loss = (1 - smoothing) * nll[target] + smoothing * mean of nll over the classes,   nll[c] = log-sum-exp - logit[c]
+///   loss = (1 - smoothing) * nll[label] + smoothing * mean of nll over the classes,   nll[c] = log-sum-exp - logit[c]
 /// as torch.nn.CrossEntropyLoss(label_smoothing, reduction="sum"). Source of the smoothing: Szegedy et al., "Rethinking
 /// the Inception architecture for computer vision" (2016).
 ///
-///     CrossEntropy sum = cross_entropy({.weight = embedding.weight().value}, hidden, targets, {.smoothing = 0.1},
-///                                      {.hidden = grad_hidden, .weight = embedding.weight().gradient});
+///     LossSum sum = cross_entropy({.weight = embedding.weight().value}, hidden, labels, {.smoothing = 0.1},
+///                                 {.hidden = grad_hidden, .weight = embedding.weight().gradient});
 ///
 /// The same bits for any number of threads.
 #pragma once
@@ -41,16 +41,17 @@ struct CrossEntropyGradients {
   double scale = 1;
 };
 
-struct CrossEntropy {
-  double loss = 0;           ///< summed over the targets, in nats
-  double nll = 0;            ///< the same without smoothing
-  std::int64_t targets = 0;  ///< how many there are
+struct LossSum {
+  double sum = 0;          ///< of the losses, in nats
+  double nll = 0;          ///< the same without label smoothing
+  std::int64_t count = 0;  ///< of the losses: one for each label
+  double metric = 0;       ///< of a model: the sum of what Trainable::metric_name() says
 };
 
-/// hidden [n, dim], f32 or f64 like the weights; targets [n], those below 0 are skipped. std::invalid_argument for
+/// hidden [n, dim], f32 or f64 like the weights; labels [n], those below 0 are skipped. std::invalid_argument for
 /// anything that does not fit.
-QKV_API CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden,
-                                   std::span<const std::int32_t> targets, const CrossEntropyOptions& options = {},
-                                   const CrossEntropyGradients& gradients = {});
+QKV_API LossSum cross_entropy(const ClassWeights& classes, const TensorView& hidden,
+                              std::span<const std::int32_t> labels, const CrossEntropyOptions& options = {},
+                              const CrossEntropyGradients& gradients = {});
 
 }  // namespace qkv

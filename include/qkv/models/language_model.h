@@ -25,7 +25,7 @@
 #include "qkv/layers/embedding.h"
 #include "qkv/layers/linear.h"
 #include "qkv/layers/transformer.h"
-#include "qkv/models/token_targets.h"
+#include "qkv/models/token_labels.h"
 #include "qkv/models/trainable.h"
 #include "qkv/observer.h"
 
@@ -144,8 +144,8 @@ class QKV_API LanguageModel {
                                WeightStorage storage = WeightStorage::full);
   /// As in trainable.h: the cross-entropy of what follows each token. std::invalid_argument as above, and unless the
   /// output is tied and without a cap.
-  LossSum loss(const TokenTargets& batch) const;
-  LossSum backward(const TokenTargets& batch, const LanguageTrainingOptions& options);
+  LossSum loss(const TokenLabels& batch) const;
+  LossSum backward(const TokenLabels& batch, const LanguageTrainingOptions& options);
   /// Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`, as transformers'
   /// LlamaForCausalLM opens them. std::invalid_argument unless the config is one of llama_config().
   void save(const std::string& folder, const LanguageTokens& tokens, Dtype dtype = Dtype::f32) const;

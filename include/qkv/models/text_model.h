@@ -52,7 +52,7 @@ struct LabelledTokens {
   TokenBatch tokens;
   std::vector<std::int32_t> labels;
   /// For multi_label (1 or 0) and regression, instead of labels: [batch, outputs].
-  std::vector<float> targets{};
+  std::vector<float> values{};
 };
 
 struct TextTrainingOptions {
@@ -99,8 +99,8 @@ class QKV_API TextModel {
   /// As in trainable.h: the cross-entropy of the labels, and as metric how many are the most probable one. Of
   /// multi_label the mean over the labels of the cross-entropy of each one's sigmoid, and as metric the share that is
   /// on the right side of 0; of regression the mean of the squared errors, without a metric. std::invalid_argument as
-  /// above, and unless there are as many labels as rows of logits, or as many targets as logits; and for label
-  /// smoothing of targets.
+  /// above, and unless there are as many labels as rows of logits, or as many values as logits; and for label
+  /// smoothing of values.
   LossSum loss(const LabelledTokens& batch) const;
   LossSum backward(const LabelledTokens& batch, const TextTrainingOptions& options);
   /// Writes config.json of the encoder's folder `from`, with this head; and model.safetensors, the weights as `dtype`:
@@ -124,8 +124,8 @@ class QKV_API TextModel {
   Tensor backward_features(std::span<const std::int64_t> rows, const TokenBatch& tokens, const HeadSaved& saved,
                            Tensor grad);
   void check_labels(const LabelledTokens& batch) const;
-  LossSum against_targets(const Tensor& logits, const std::vector<float>& targets, Tensor* grad) const;
-  LossSum measured(const CrossEntropy& sum, const Tensor& features, const std::vector<std::int32_t>& labels) const;
+  LossSum against_values(const Tensor& logits, const std::vector<float>& values, Tensor* grad) const;
+  LossSum measured(LossSum sum, const Tensor& features, const std::vector<std::int32_t>& labels) const;
 
   TextHeadConfig config_;
   TextEncoder encoder_;

@@ -7,16 +7,10 @@
 #include <string>
 
 #include "qkv/api.h"
+#include "qkv/layers/cross_entropy.h"
 #include "qkv/layers/parameter.h"
 
 namespace qkv {
-
-struct LossSum {
-  double sum = 0;          ///< of the losses, in nats
-  double nll = 0;          ///< the same without label smoothing
-  std::int64_t count = 0;  ///< of the losses: one for each target token, or for each label
-  double metric = 0;       ///< the sum of what metric_name() says, where a model has it
-};
 
 class QKV_API Trainable {
  public:

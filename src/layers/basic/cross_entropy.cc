@@ -27,7 +27,7 @@ void check_like(const char* name, const TensorView& view, const Dims& shape, Dty
          name_of(dtype), to_string(shape));
 }
 
-void check(const ClassWeights& classes, const TensorView& hidden, std::span<const std::int32_t> targets,
+void check(const ClassWeights& classes, const TensorView& hidden, std::span<const std::int32_t> labels,
            const CrossEntropyOptions& options, const CrossEntropyGradients& gradients) {
   const Dtype dtype = classes.weight.dtype();
   if (classes.weight.rank() != 2 || (dtype != Dtype::f32 && dtype != Dtype::f64)) {
@@ -35,7 +35,7 @@ void check(const ClassWeights& classes, const TensorView& hidden, std::span<cons
            to_string(classes.weight.shape()));
   }
   const std::int64_t count = classes.weight.size(0), dim = classes.weight.size(1);
-  const Dims rows{static_cast<std::int64_t>(targets.size()), dim};
+  const Dims rows{static_cast<std::int64_t>(labels.size()), dim};
   check_like("hidden", hidden, rows, dtype);
   if (classes.bias) check_like("bias", classes.bias, {count}, dtype);
   if (const PackedMatrix* packed = classes.projection;
@@ -54,18 +54,18 @@ void check(const ClassWeights& classes, const TensorView& hidden, std::span<cons
     refuse("cross_entropy", "the excluded class is {}; it must be one of {}, of which one is left", *options.excluded,
            count);
   }
-  for (const std::int32_t target : targets) {
-    if (target >= count || (target >= 0 && target == options.excluded)) {
-      refuse("cross_entropy", "target {} is not one of the {} classes, or is excluded", target, count);
+  for (const std::int32_t label : labels) {
+    if (label >= count || (label >= 0 && label == options.excluded)) {
+      refuse("cross_entropy", "label {} is not one of the {} classes, or is excluded", label, count);
     }
   }
 }
 
 }  // namespace
 
-CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden, std::span<const std::int32_t> targets,
-                           const CrossEntropyOptions& options, const CrossEntropyGradients& gradients) {
-  check(classes, hidden, targets, options, gradients);
+LossSum cross_entropy(const ClassWeights& classes, const TensorView& hidden, std::span<const std::int32_t> labels,
+                      const CrossEntropyOptions& options, const CrossEntropyGradients& gradients) {
+  check(classes, hidden, labels, options, gradients);
   const int threads = options.threads;
   const bool backward = gradients.hidden || gradients.weight || gradients.bias;
   const PackedMatrix own =
@@ -73,7 +73,7 @@ CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden
   const PackedMatrix& projection = classes.projection == nullptr ? own : *classes.projection;
   const PackedMatrix back = gradients.hidden ? PackedMatrix(classes.weight, threads) : PackedMatrix();
   const std::int64_t n = hidden.size(0), count = classes.weight.size(0);
-  std::vector<double> loss(targets.size()), nll(targets.size());
+  std::vector<double> loss(labels.size()), nll(labels.size());
   Tensor storage = Tensor::uninitialized({std::min(n, kChunkRows), count}, hidden.dtype());
 
   for (std::int64_t begin = 0; begin < n; begin += kChunkRows) {
@@ -88,7 +88,7 @@ CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden
                             .stride = count,
                             .rows = std::min(kTaskRows, end - begin - first),
                             .classes = count,
-                            .targets = targets.data() + begin + first,
+                            .targets = labels.data() + begin + first,
                             .excluded = options.excluded.value_or(-1),
                             .smoothing = options.smoothing,
                             .scale = gradients.scale,
@@ -105,11 +105,11 @@ CrossEntropy cross_entropy(const ClassWeights& classes, const TensorView& hidden
     affine_backward(inputs, classes.weight, logits, {.weight = gradients.weight, .bias = gradients.bias}, threads);
   }
 
-  CrossEntropy sum;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    sum.loss += loss[i];
+  LossSum sum;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    sum.sum += options.smoothing > 0 ? loss[i] : nll[i];
     sum.nll += nll[i];
-    sum.targets += targets[i] >= 0 ? 1 : 0;
+    sum.count += labels[i] >= 0 ? 1 : 0;
   }
   return sum;
 }

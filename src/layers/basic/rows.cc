@@ -96,6 +96,18 @@ void scale_rows(Tensor& rows, double factor) {
   visit_f32_f64(rows.dtype(), run);
 }
 
+double count_right(const TensorView& logits, std::span<const std::int32_t> labels) {
+  double right = 0;
+  visit_f32_f64(logits.dtype(), [&]<class T>(T) {
+    for (std::int64_t i = 0; i < std::ssize(labels); ++i) {
+      const std::int32_t label = labels[static_cast<std::size_t>(i)];
+      const T* row = logits.data<T>() + i * logits.stride(0);
+      right += label >= 0 && std::max_element(row, row + logits.size(1)) - row == label;
+    }
+  });
+  return right;
+}
+
 Dropout dropout_at(const Dropout& dropout, std::uint32_t site) {
   // The last number of the counter sets these blocks apart from those of masks, which count sequences there.
   const auto bits = philox({site, 0, 0, 0xFFFFFFFFu}, dropout.seed);

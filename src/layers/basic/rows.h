@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -78,6 +80,9 @@ void scale_rows(Tensor& rows, double factor);
 
 // One below the other: tensors of at least one dimension that agree in all but the first, and in type.
 Tensor stack_rows(std::vector<Tensor> parts);
+
+// How many rows of logits [n, classes], f32 or f64, are largest at their label; labels below 0 do not count.
+double count_right(const TensorView& logits, std::span<const std::int32_t> labels);
 
 // Dropout between layers: which elements are kept follows from the seed and the index of the element, so that backward
 // finds the same mask and nothing is stored. Of the sites of it in one layer or model, number `site`: a seed of its

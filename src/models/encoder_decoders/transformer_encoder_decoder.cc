@@ -211,9 +211,8 @@ Tensor TransformerEncoderDecoder::logits(const PairBatch& batch, const EncoderDe
 
 LossSum TransformerEncoderDecoder::loss(const PairBatch& batch) const {
   Tensor unpacked;
-  const CrossEntropy sum = cross_entropy(classes(table_of(target_), logits_bias_.value, unpacked),
-                                         decode(batch, {}, nullptr), batch.target, {.excluded = excluded(config_)});
-  return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
+  return cross_entropy(classes(table_of(target_), logits_bias_.value, unpacked), decode(batch, {}, nullptr),
+                       batch.target, {.excluded = excluded(config_)});
 }
 
 LossSum TransformerEncoderDecoder::backward(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) {
@@ -243,7 +242,7 @@ LossSum TransformerEncoderDecoder::backward(const PairBatch& batch, const Encode
   Embedding& table = table_of(target_);
   Tensor unpacked;
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
-  const CrossEntropy sum = cross_entropy(
+  const LossSum sum = cross_entropy(
       classes(table, logits_bias_.value, unpacked), hidden, counted(batch, options),
       {.smoothing = options.label_smoothing, .excluded = options.only ? std::nullopt : excluded(config_)},
       {.hidden = grad_hidden, .weight = gradient_view(table.weight()), .bias = gradient_view(logits_bias_)});
@@ -259,7 +258,7 @@ LossSum TransformerEncoderDecoder::backward(const PairBatch& batch, const Encode
   drop(source_dropout, grad_source, grad_source, 0);
   embed_backward(target_, target, target_positions, target_summed, grad_target);
   embed_backward(source_, batch.source, source_positions, source_summed, grad_source);
-  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+  return sum;
 }
 
 // The decoder as generate() uses it: one more token for every row.

@@ -72,17 +72,12 @@ LossSum loss_of(const Tensor& first, const Tensor& second, const SentenceTrainin
     wanted.hidden = *grad_first;
     wanted.weight = *grad_second;
   }
-  const CrossEntropy sum =
-      cross_entropy({.weight = second}, scaled, partners, {.smoothing = options.label_smoothing}, wanted);
+  LossSum sum = cross_entropy({.weight = second}, scaled, partners, {.smoothing = options.label_smoothing}, wanted);
   if (grad_first != nullptr) scale_rows(*grad_first, scale);
-  LossSum total{.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
   Tensor logits = Tensor::uninitialized({first.size(0), first.size(0)});
   matmul(scaled, PackedMatrix(second.view().transpose(0, 1)), logits);
-  for (std::int64_t b = 0; b < first.size(0); ++b) {
-    const float* row = logits.data<float>() + b * first.size(0);
-    if (std::max_element(row, row + first.size(0)) - row == b) ++total.metric;
-  }
-  return total;
+  sum.metric = count_right(logits, partners);
+  return sum;
 }
 
 }  // namespace

@@ -71,11 +71,11 @@ Tensor put_rows(const Tensor& taken, std::span<const std::int64_t> rows, std::in
   return all;
 }
 
-// Labels that are there, and the rows that they are of; of targets all rows.
+// Labels that are there, and the rows that they are of; of values all rows.
 struct Labelled {
   explicit Labelled(const LabelledTokens& batch) {
     const std::vector<std::int32_t>& all = batch.labels;
-    for (std::int64_t i = 0; i < batch.tokens.batch() && !batch.targets.empty(); ++i) rows.push_back(i);
+    for (std::int64_t i = 0; i < batch.tokens.batch() && !batch.values.empty(); ++i) rows.push_back(i);
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (all[i] < 0) continue;
       rows.push_back(static_cast<std::int64_t>(i));
@@ -176,8 +176,8 @@ Tensor TextModel::features(Tensor x, int threads, HeadSaved* saved) const {
 
 void TextModel::check_labels(const LabelledTokens& batch) const {
   if (config_.problem != TextProblem::single_label) {
-    return refuse_unless(std::ssize(batch.targets) == batch.tokens.batch() * config_.outputs && batch.labels.empty(),
-                         kTextModel, "{} targets and {} labels for {} x {} logits", batch.targets.size(),
+    return refuse_unless(std::ssize(batch.values) == batch.tokens.batch() * config_.outputs && batch.labels.empty(),
+                         kTextModel, "{} values and {} labels for {} x {} logits", batch.values.size(),
                          batch.labels.size(), batch.tokens.batch(), config_.outputs);
   }
   const std::int64_t rows =
@@ -187,36 +187,32 @@ void TextModel::check_labels(const LabelledTokens& batch) const {
 }
 
 // `grad`: of the logits, if it is wanted.
-LossSum TextModel::against_targets(const Tensor& logits, const std::vector<float>& targets, Tensor* grad) const {
+LossSum TextModel::against_values(const Tensor& logits, const std::vector<float>& values, Tensor* grad) const {
   const bool is_number = config_.problem == TextProblem::regression;
   const auto outputs = static_cast<double>(config_.outputs);
   LossSum total{.count = logits.size(0)};
   for (std::int64_t i = 0; i < logits.element_count(); ++i) {
-    const double x = logits.data<float>()[i], target = targets[static_cast<std::size_t>(i)];
+    const double x = logits.data<float>()[i], value = values[static_cast<std::size_t>(i)];
     const double loss =
-        is_number ? (x - target) * (x - target) : std::max(x, 0.0) - x * target + log(1 + exp(-std::abs(x)));
-    const double slope = is_number ? 2 * (x - target) : 1 / (1 + exp(-x)) - target;
+        is_number ? (x - value) * (x - value) : std::max(x, 0.0) - x * value + log(1 + exp(-std::abs(x)));
+    const double slope = is_number ? 2 * (x - value) : 1 / (1 + exp(-x)) - value;
     total.sum += loss / outputs;
-    if (!is_number && (x > 0) == (target > 0.5)) total.metric += 1 / outputs;
+    if (!is_number && (x > 0) == (value > 0.5)) total.metric += 1 / outputs;
     if (grad != nullptr) grad->data<float>()[i] = static_cast<float>(slope / outputs);
   }
   total.nll = total.sum;
   return total;
 }
 
-LossSum TextModel::measured(const CrossEntropy& sum, const Tensor& features,
-                            const std::vector<std::int32_t>& labels) const {
+LossSum TextModel::measured(LossSum sum, const Tensor& features, const std::vector<std::int32_t>& labels) const {
   constexpr std::int64_t kRows = 256;  // at a time: of a vocabulary's logits there may be many
-  LossSum total{.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
   for (std::int64_t begin = 0; begin < features.size(0); begin += kRows) {
     const std::int64_t end = std::min(begin + kRows, features.size(0));
-    const Tensor logits = out_.forward(features.view().slice(0, begin, end));
-    for (std::int64_t i = begin; i < end; ++i) {
-      const float* row = logits.data<float>() + (i - begin) * config_.outputs;
-      if (std::max_element(row, row + config_.outputs) - row == labels[static_cast<std::size_t>(i)]) ++total.metric;
-    }
+    sum.metric +=
+        count_right(out_.forward(features.view().slice(0, begin, end)),
+                    std::span(labels).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)));
   }
-  return total;
+  return sum;
 }
 
 LossSum TextModel::loss(const LabelledTokens& batch) const {
@@ -224,15 +220,15 @@ LossSum TextModel::loss(const LabelledTokens& batch) const {
   const Labelled wanted(batch);
   const Tensor read = read_rows(config_, encoder_.forward(batch.tokens), batch.tokens.offsets),
                x = features(take_rows(read, wanted.rows), 0);
-  if (!batch.targets.empty()) return against_targets(out_.forward(x), batch.targets, nullptr);
+  if (!batch.values.empty()) return against_values(out_.forward(x), batch.values, nullptr);
   Tensor unpacked;
   return measured(cross_entropy(out_.classes(unpacked), x, wanted.labels), x, wanted.labels);
 }
 
 LossSum TextModel::backward(const LabelledTokens& batch, const TextTrainingOptions& options) {
   check_labels(batch);
-  refuse_unless(batch.targets.empty() || options.label_smoothing == 0, kTextModel,
-                "label_smoothing is {}; it must be 0 with targets", options.label_smoothing);
+  refuse_unless(batch.values.empty() || options.label_smoothing == 0, kTextModel,
+                "label_smoothing is {}; it must be 0 with values", options.label_smoothing);
   const Dropout all{.p = options.dropout, .seed = options.seed};
   const Dropout in_encoder = dropout_at(all, 0), in_head = dropout_at(all, 1);
   TextEncoderSaved saved;
@@ -243,10 +239,10 @@ LossSum TextModel::backward(const LabelledTokens& batch, const TextTrainingOptio
   drop(in_head, x, x, 0);
   Tensor grad = Tensor::zeros(x.shape()), unpacked;
   LossSum total;
-  if (!batch.targets.empty()) {
+  if (!batch.values.empty()) {
     const Tensor logits = out_.forward(x);
     Tensor of_logits = Tensor::uninitialized(logits.shape());
-    total = against_targets(logits, batch.targets, &of_logits);
+    total = against_values(logits, batch.values, &of_logits);
     out_.backward(x, of_logits, grad);
   } else {
     CrossEntropyGradients wanted = out_.class_gradients();

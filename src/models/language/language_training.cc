@@ -93,17 +93,16 @@ ClassWeights LanguageModel::classes(Tensor& storage) const {
   return qkv::classes(embeddings_, {}, storage);
 }
 
-LossSum LanguageModel::loss(const TokenTargets& batch) const {
+LossSum LanguageModel::loss(const TokenLabels& batch) const {
   Tensor unpacked;
   const ClassWeights output = classes(unpacked);
   const auto positions = check_positions(kLanguageModel, batch.ids.size(), batch.offsets, config_.positions);
   const Tensor x = embed(batch.ids, positions);
   const Tensor hidden = layers_.forward({x, batch.offsets}, {.mask = Mask::causal()});
-  const CrossEntropy sum = cross_entropy(output, hidden, batch.targets);
-  return {.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
+  return cross_entropy(output, hidden, batch.labels);
 }
 
-LossSum LanguageModel::backward(const TokenTargets& batch, const LanguageTrainingOptions& options) {
+LossSum LanguageModel::backward(const TokenLabels& batch, const LanguageTrainingOptions& options) {
   Tensor unpacked;
   const ClassWeights output = classes(unpacked);
   const auto positions = check_positions(kLanguageModel, batch.ids.size(), batch.offsets, config_.positions);
@@ -117,14 +116,14 @@ LossSum LanguageModel::backward(const TokenTargets& batch, const LanguageTrainin
   EncoderSaved saved;
   const Tensor hidden = layers_.forward(rows, causal, in_layers, saved);
   Tensor grad_hidden = Tensor::zeros(hidden.shape(), hidden.dtype());
-  const CrossEntropy sum = cross_entropy(output, hidden, batch.targets, {.smoothing = options.label_smoothing},
-                                         {.hidden = grad_hidden, .weight = gradient_view(embeddings_.weight())});
+  const LossSum sum = cross_entropy(output, hidden, batch.labels, {.smoothing = options.label_smoothing},
+                                    {.hidden = grad_hidden, .weight = gradient_view(embeddings_.weight())});
   Tensor grad = layers_.backward(rows, causal, in_layers, saved, grad_hidden);
   drop(embedded, grad, grad, 0);
   if (positions_) positions_->backward(positions, grad);
   if (config_.embedding_scale != 1) scale_rows(grad, config_.embedding_scale);
   embeddings_.backward(batch.ids, grad);
-  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+  return sum;
 }
 
 void LanguageModel::save(const std::string& folder, const LanguageTokens& tokens, Dtype dtype) const {

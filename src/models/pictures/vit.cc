@@ -308,18 +308,9 @@ void Vit::check_labels(const LabelledPictures& batch) const {
 LossSum Vit::loss(const LabelledPictures& batch) const {
   check_labels(batch);
   const Tensor x = features(forward(batch.pictures));
-  const CrossEntropy sum =
-      cross_entropy({.weight = classifier_weight_.value, .bias = classifier_bias_.value}, x, batch.labels);
-  LossSum total{.sum = sum.nll, .nll = sum.nll, .count = sum.targets};
-  const Tensor rows = classify(x, 0);
-  const auto count = [&]<class T>(T) {
-    for (std::size_t b = 0; b < batch.labels.size(); ++b) {
-      const T* row = rows.data<T>() + static_cast<std::int64_t>(b) * rows.size(1);
-      total.metric += std::max_element(row, row + rows.size(1)) - row == batch.labels[b];
-    }
-  };
-  visit_f32_f64(rows.dtype(), count);
-  return total;
+  LossSum sum = cross_entropy({.weight = classifier_weight_.value, .bias = classifier_bias_.value}, x, batch.labels);
+  sum.metric = count_right(classify(x, 0), batch.labels);
+  return sum;
 }
 
 LossSum Vit::backward(const LabelledPictures& batch, const VitTrainingOptions& options) {
@@ -334,14 +325,14 @@ LossSum Vit::backward(const LabelledPictures& batch, const VitTrainingOptions& o
   const Tensor hidden = encoder_.forward(x, {}, at_encoder, saved);
   const Tensor taken = features(hidden);
   Tensor grad_taken = Tensor::zeros(taken.shape(), taken.dtype());
-  const CrossEntropy sum = cross_entropy(
+  const LossSum sum = cross_entropy(
       {.weight = classifier_weight_.value, .bias = classifier_bias_.value}, taken, batch.labels,
       {.smoothing = options.label_smoothing},
       {.hidden = grad_taken, .weight = gradient_view(classifier_weight_), .bias = gradient_view(classifier_bias_)});
   Tensor grad = encoder_.backward(x, {}, at_encoder, saved, features_backward(grad_taken, hidden.shape()));
   drop(at_embeddings, grad.view().reshape(rows), grad.view().reshape(rows), 0);
   embeddings_.backward(batch.pictures, grad);
-  return {.sum = sum.loss, .nll = sum.nll, .count = sum.targets};
+  return sum;
 }
 
 void Vit::visit(const ParameterVisitor& visitor) const {

@@ -72,7 +72,7 @@ std::vector<TrainKey> make_keys() {
               &C::ff_dim, kRequired),
       K::integer({"model", "encoder_layers", "layers", "Layers that read the source."}, field(&M::encoder_layers), 1,
                  kMaxLayers, kRequired),
-      K::integer({"model", "decoder_layers", "layers", "Layers that write the target."}, field(&M::decoder_layers), 1,
+      K::integer({"model", "decoder_layers", "layers", "Layers of the decoder."}, field(&M::decoder_layers), 1,
                  kMaxLayers, kRequired),
       K::size({"model", "encoder_heads", "heads", "Heads of the encoder only."}, field(&M::encoder_heads),
               "model.heads"),
@@ -97,7 +97,7 @@ std::vector<TrainKey> make_keys() {
                 field(&M::normalization), {{"layer", Normalization::layer}, {"rms", Normalization::rms}}),
       K::choice({"model", "activation", "-", "Function between the two matrices of a feed-forward layer."},
                 field(&M::activation), activation_names()),
-      K::integer({"model", "positions", "tokens", "Longest source or target that the model can take."},
+      K::integer({"model", "positions", "tokens", "Longest source or translation that the model can take."},
                  field(&M::positions), 2, kMaxLayerSize),
   };
   add_common_keys(keys);

@@ -55,7 +55,7 @@ void add_training_keys(std::vector<ConfigKey<Config>>& keys) {
                  "Maximum norm of all gradients together, per target token or label; 0: no limit."},
                 path(&C::training, &TrainingConfig::clip)),
       K::number({"training", "label_smoothing", "probability",
-                 "Share of each target that is spread over all tokens, or over all classes."},
+                 "Share of each label that is spread over all tokens, or over all classes."},
                 &C::label_smoothing, 1),
       K::choice({"training", "optimizer", "-",
                  "AdamW shrinks weights by rate * weight_decay; Adam adds weight_decay * weight to their gradients."},

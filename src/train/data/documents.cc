@@ -36,7 +36,7 @@ DocumentExamples::DocumentExamples(std::vector<std::vector<std::int32_t>> tokens
   windows_ = text_windows(lengths, length, stride);
 }
 
-// The last token of a window is only a target.
+// The last token of a window is only a label.
 ExampleSize DocumentExamples::size(std::int64_t i) const {
   const TextWindow& window = windows_[static_cast<std::size_t>(i)];
   const std::int64_t length = window.end - window.begin - 1;
@@ -56,15 +56,15 @@ std::uint32_t DocumentExamples::checksum() const {
   return sum;
 }
 
-TokenTargets DocumentExamples::collect(std::span<const std::uint32_t> chosen) const {
-  TokenTargets batch;
+TokenLabels DocumentExamples::collect(std::span<const std::uint32_t> chosen) const {
+  TokenLabels batch;
   std::vector<std::int64_t> lengths;
   for (const std::uint32_t number : chosen) {
     const TextWindow& window = windows_[number];
     const std::vector<std::int32_t>& tokens = tokens_[window.text];
     for (std::int64_t at = window.begin + 1; at < window.end; ++at) {
       batch.ids.push_back(tokens[static_cast<std::size_t>(at - 1)]);
-      batch.targets.push_back(at < window.counted ? -1 : tokens[static_cast<std::size_t>(at)]);
+      batch.labels.push_back(at < window.counted ? -1 : tokens[static_cast<std::size_t>(at)]);
     }
     lengths.push_back(window.end - window.begin - 1);
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/language/text_windows.h"
-#include "qkv/models/token_targets.h"
+#include "qkv/models/token_labels.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text_lines.h"
 #include "qkv/train/examples.h"
@@ -25,7 +25,7 @@ std::vector<Document> read_documents(const std::string& path, std::span<const st
                                      const TextLineOptions& options);
 
 // Windows of documents.
-class DocumentExamples : public Examples<TokenTargets> {
+class DocumentExamples : public Examples<TokenLabels> {
  public:
   // `tokens` of each document; `bytes` of the whole text.
   DocumentExamples(std::vector<std::vector<std::int32_t>> tokens, std::int64_t bytes, std::int64_t length,
@@ -36,7 +36,7 @@ class DocumentExamples : public Examples<TokenTargets> {
   ExampleSize size(std::int64_t i) const override;
   std::uint32_t checksum() const override;
   std::int64_t bytes() const override { return bytes_; }
-  TokenTargets collect(std::span<const std::uint32_t> chosen) const override;
+  TokenLabels collect(std::span<const std::uint32_t> chosen) const override;
 
  private:
   std::vector<std::vector<std::int32_t>> tokens_;

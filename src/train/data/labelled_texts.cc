@@ -245,8 +245,8 @@ TextExamples::TextExamples(const std::vector<LabelledText>& texts, const std::ve
       labels_.push_back(number_of(own.label, labels, path, own.line));
       continue;
     }
-    targets_.resize(targets_.size() + labels.size());
-    float* const row = targets_.data() + targets_.size() - labels.size();
+    values_.resize(values_.size() + labels.size());
+    float* const row = values_.data() + values_.size() - labels.size();
     if (problem == TextProblem::regression) {
       *row = *number_in(own);
     } else {
@@ -259,18 +259,18 @@ std::uint32_t TextExamples::checksum() const {
   const auto sum_of = [](const auto& values) {
     return io::crc32({reinterpret_cast<const char*>(values.data()), values.size() * sizeof values[0]});
   };
-  return texts_.checksum(targets_.empty() ? sum_of(labels_) : sum_of(targets_));
+  return texts_.checksum(values_.empty() ? sum_of(labels_) : sum_of(values_));
 }
 
 LabelledTokens TextExamples::collect(std::span<const std::uint32_t> chosen) const {
   LabelledTokens batch{texts_.collect(chosen), {}};
-  const std::size_t outputs = targets_.size() / static_cast<std::size_t>(count());
+  const std::size_t outputs = values_.size() / static_cast<std::size_t>(count());
   for (const std::uint32_t number : chosen) {
-    if (targets_.empty()) {
+    if (values_.empty()) {
       batch.labels.push_back(labels_[number]);
     } else {
-      const auto row = targets_.begin() + static_cast<std::ptrdiff_t>(number * outputs);
-      batch.targets.insert(batch.targets.end(), row, row + static_cast<std::ptrdiff_t>(outputs));
+      const auto row = values_.begin() + static_cast<std::ptrdiff_t>(number * outputs);
+      batch.values.insert(batch.values.end(), row, row + static_cast<std::ptrdiff_t>(outputs));
     }
   }
   return batch;

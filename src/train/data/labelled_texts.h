@@ -119,7 +119,7 @@ struct MaskedWords {
 // masked, 10 replaced by other tokens, and 10 kept. Source: Devlin et al., "BERT" (2018), section 3.1.
 LabelledTokens mask_tokens(TokenBatch tokens, const MaskedWords& words, std::uint64_t seed);
 
-// The encodings of texts and the numbers of their labels, or their targets.
+// The encodings of texts and the numbers of their labels, or their values.
 class TextExamples : public EncodedExamples<LabelledTokens> {
  public:
   // FormatError, naming line and `path`, for a label that is not one of them.
@@ -129,11 +129,11 @@ class TextExamples : public EncodedExamples<LabelledTokens> {
 
   std::uint32_t checksum() const override;
   LabelledTokens collect(std::span<const std::uint32_t> chosen) const override;
-  const std::vector<float>& targets() const { return targets_; }
+  const std::vector<float>& values() const { return values_; }
 
  private:
   std::vector<std::int32_t> labels_;
-  std::vector<float> targets_;  // [texts, outputs]
+  std::vector<float> values_;  // [texts, outputs]
 };
 
 }  // namespace qkv::training

@@ -1,4 +1,4 @@
-// Cross-entropy against the formula in plain loops and finite differences, on every target; excluded classes, targets
+// Cross-entropy against the formula in plain loops and finite differences, on every target; excluded classes, labels
 // that do not count, huge logits, more rows than a chunk, any threads.
 #include "qkv/layers/cross_entropy.h"
 
@@ -10,34 +10,34 @@ namespace {
 
 struct Problem {
   Tensor hidden, weight, bias;
-  std::vector<std::int32_t> targets;
+  std::vector<std::int32_t> labels;
 
-  // Nobody's target is class 1, so that it can be excluded.
+  // No label is class 1, so that it can be excluded.
   Problem(std::int64_t rows, std::int64_t classes, std::int64_t dim, Dtype dtype, double spread = 1) {
     Random random(1);
     hidden = normal(random, {rows, dim}, dtype);
     weight = normal(random, {classes, dim}, dtype, spread);
     bias = normal(random, {classes}, dtype, spread);
     for (std::int64_t i = 0; i < rows; ++i) {
-      targets.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(classes))));
-      if (targets.back() == 1) targets.back() = i % 2 == 0 ? -100 : 0;
+      labels.push_back(static_cast<std::int32_t>(random.below(static_cast<std::uint64_t>(classes))));
+      if (labels.back() == 1) labels.back() = i % 2 == 0 ? -100 : 0;
     }
   }
-  CrossEntropy run(const CrossEntropyOptions& options = {}, const CrossEntropyGradients& gradients = {},
-                   const PackedMatrix* projection = nullptr) const {
-    return cross_entropy({.weight = weight, .bias = bias, .projection = projection}, hidden, targets, options,
+  LossSum run(const CrossEntropyOptions& options = {}, const CrossEntropyGradients& gradients = {},
+              const PackedMatrix* projection = nullptr) const {
+    return cross_entropy({.weight = weight, .bias = bias, .projection = projection}, hidden, labels, options,
                          gradients);
   }
   std::vector<Tensor> zeros() const { return zeros_like({hidden, weight, bias}); }
 };
 
-CrossEntropy plain_loss(const Problem& problem, double smoothing, std::optional<std::int64_t> excluded = {}) {
+LossSum plain_loss(const Problem& problem, double smoothing, std::optional<std::int64_t> excluded = {}) {
   const std::vector<double> hidden = values(problem.hidden), weight = values(problem.weight);
   const std::vector<double> bias = values(problem.bias);
   const std::size_t dim = static_cast<std::size_t>(problem.hidden.size(1)), classes = bias.size();
-  CrossEntropy sum;
-  for (std::size_t i = 0; i < problem.targets.size(); ++i) {
-    if (problem.targets[i] < 0) continue;
+  LossSum sum;
+  for (std::size_t i = 0; i < problem.labels.size(); ++i) {
+    if (problem.labels[i] < 0) continue;
     std::vector<double> logits, counted;
     for (std::size_t c = 0; c < classes; ++c) {
       logits.push_back(bias[c]);
@@ -49,10 +49,10 @@ CrossEntropy plain_loss(const Problem& problem, double smoothing, std::optional<
     for (const double logit : counted) total += std::exp(logit - most);
     const double log_sum_exp = most + std::log(total);
     for (const double logit : counted) even += (log_sum_exp - logit) / static_cast<double>(counted.size());
-    const double nll = log_sum_exp - logits[static_cast<std::size_t>(problem.targets[i])];
+    const double nll = log_sum_exp - logits[static_cast<std::size_t>(problem.labels[i])];
     sum.nll += nll;
-    sum.loss += (1 - smoothing) * nll + smoothing * even;
-    ++sum.targets;
+    sum.sum += (1 - smoothing) * nll + smoothing * even;
+    ++sum.count;
   }
   return sum;
 }
@@ -65,13 +65,13 @@ TEST_P(CrossEntropyTargets, IsTheFormula) {
       for (const double spread : {1.0, 300.0}) {
         const Problem problem(20, classes, 5, dtype, spread);
         for (const std::optional<std::int64_t> excluded : {std::optional<std::int64_t>(), {1}}) {
-          const CrossEntropy given = problem.run({.smoothing = 0.1, .excluded = excluded});
-          const CrossEntropy exact = plain_loss(problem, 0.1, excluded);
+          const LossSum given = problem.run({.smoothing = 0.1, .excluded = excluded});
+          const LossSum exact = plain_loss(problem, 0.1, excluded);
           // Logits of `spread`, each with some roundings, in 20 losses.
           const double tolerance = 20 * 10 * spread * (dtype == Dtype::f32 ? 6e-8 : 1.1e-16) * 10;
-          EXPECT_NEAR(given.loss, exact.loss, tolerance) << classes << " classes";
+          EXPECT_NEAR(given.sum, exact.sum, tolerance) << classes << " classes";
           EXPECT_NEAR(given.nll, exact.nll, tolerance) << classes << " classes";
-          EXPECT_EQ(given.targets, exact.targets);
+          EXPECT_EQ(given.count, exact.count);
         }
       }
     }
@@ -85,7 +85,7 @@ TEST_P(CrossEntropyTargets, Gradients) {
       const CrossEntropyOptions options{.smoothing = 0.2, .excluded = excluded};
       std::vector<Tensor> to = problem.zeros();
       problem.run(options, {.hidden = to[0], .weight = to[1], .bias = to[2], .scale = 3});
-      const auto loss = [&] { return 3 * problem.run(options).loss; };
+      const auto loss = [&] { return 3 * problem.run(options).sum; };
       expect_gradient(loss, problem.hidden, to[0], 1e-7);
       expect_gradient(loss, problem.weight, to[1], 1e-7);
       expect_gradient(loss, problem.bias, to[2], 1e-7);
@@ -98,13 +98,13 @@ TEST(CrossEntropy, ManyRowsOnAnyThreads) {
   std::vector<Tensor> first;
   for (const int threads : {1, 2, 3, 7}) {
     std::vector<Tensor> results = problem.zeros();
-    const CrossEntropy sum = problem.run({.smoothing = 0.1, .threads = threads},
-                                         {.hidden = results[0], .weight = results[1], .bias = results[2]});
-    results.push_back(Tensor::of<double>({2}, {sum.loss, sum.nll}));
+    const LossSum sum = problem.run({.smoothing = 0.1, .threads = threads},
+                                    {.hidden = results[0], .weight = results[1], .bias = results[2]});
+    results.push_back(Tensor::of<double>({2}, {sum.sum, sum.nll}));
     if (first.empty()) first = results;
     for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(same_bits(results[i], first[i])) << threads;
   }
-  EXPECT_NEAR(first[3].data<double>()[0], plain_loss(problem, 0.1).loss, 1e-2);
+  EXPECT_NEAR(first[3].data<double>()[0], plain_loss(problem, 0.1).sum, 1e-2);
 }
 
 TEST(CrossEntropy, EndsWhereItIsAskedTo) {
@@ -117,25 +117,25 @@ TEST(CrossEntropy, APackedProjectionServes) {
   const Problem problem(20, 50, 7, Dtype::f32);
   const PackedMatrix packed(problem.weight.view().transpose(0, 1)), straight(problem.weight);
   const PackedMatrix rounded(problem.weight.view().transpose(0, 1), 1, WeightStorage::bf16);
-  EXPECT_EQ(problem.run({}, {}, &packed).loss, problem.run().loss);
+  EXPECT_EQ(problem.run({}, {}, &packed).sum, problem.run().sum);
   EXPECT_THROW(problem.run({}, {}, &straight), std::invalid_argument);
   EXPECT_THROW(problem.run({}, {}, &rounded), std::invalid_argument);
 }
 
 TEST(CrossEntropy, RefusesWhatDoesNotFit) {
   Problem problem(4, 5, 3, Dtype::f32);
-  problem.targets = {0, 2, 3, 4};
+  problem.labels = {0, 2, 3, 4};
   EXPECT_THROW(problem.run({.smoothing = -0.1}), std::invalid_argument);
   EXPECT_THROW(problem.run({.excluded = 5}), std::invalid_argument);
   EXPECT_THROW(problem.run({.excluded = 2}), std::invalid_argument);
   EXPECT_THROW(problem.run({}, {.hidden = problem.weight}), std::invalid_argument);
-  for (const std::vector<std::int32_t>& targets : {std::vector<std::int32_t>{0, 2, 3}, {0, 2, 3, 5}}) {
-    problem.targets = targets;
+  for (const std::vector<std::int32_t>& labels : {std::vector<std::int32_t>{0, 2, 3}, {0, 2, 3, 5}}) {
+    problem.labels = labels;
     EXPECT_THROW(problem.run(), std::invalid_argument);
   }
-  problem.targets = {};
+  problem.labels = {};
   problem.hidden = Tensor::zeros({0, 3});
-  EXPECT_EQ(problem.run().targets, 0);
+  EXPECT_EQ(problem.run().count, 0);
 }
 
 }  // namespace
