@@ -22,9 +22,12 @@ std::string config_text(const RotaryConfig& config) {
 }
 
 std::string config_text(const TransformerLayerConfig& config) {
-  return QKV_CHANGED_FIELDS(TransformerLayerConfig, config, model_dim, heads, ff_dim, activation, epsilon, bias,
-                            attention_bias, feed_forward_bias, gated, norm_order, attention_norm, normalization,
-                            layer_scale, kv_heads, head_dim, scale, soft_cap, rotary, window, query_key_norm);
+  TransformerLayerConfig own = config;
+  own.activation_dropout = true;  // only training depends on it
+  return QKV_CHANGED_FIELDS(TransformerLayerConfig, own, model_dim, heads, ff_dim, activation, epsilon, bias,
+                            attention_bias, feed_forward_bias, gated, activation_dropout, norm_order, attention_norm,
+                            normalization, layer_scale, kv_heads, head_dim, scale, soft_cap, rotary, window,
+                            query_key_norm);
 }
 
 std::string config_text(const ImageProcessorConfig::Resize& config) {
