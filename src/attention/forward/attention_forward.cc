@@ -16,6 +16,7 @@
 #include "attention/forward/folded_heads.h"
 #include "attention/forward/forward_schedule.h"
 #include "core/float_environment.h"
+#include "core/mathematics.h"
 #include "core/share.h"
 #include "core/stop.h"
 #include "core/visit_dtype.h"
@@ -26,6 +27,41 @@
 
 namespace qkv {
 namespace {
+
+// Which task a thread takes. In parts, each begins with heads of its own, whose keys stay in its cache for all their
+// blocks of queries, and then helps with what the others have left.
+class TaskOrder {
+ public:
+  // In `parts` that begin with a head, for `threads`.
+  TaskOrder(std::int64_t heads, std::int64_t tasks_per_head, std::int64_t parts, int threads)
+      : parts_(static_cast<std::size_t>(parts)), step_(divide_up(threads, parts)) {
+    for (std::int64_t n = 0; n < parts; ++n) {
+      Part& part = parts_[static_cast<std::size_t>(n)];
+      part.next = heads * n / parts * tasks_per_head;
+      part.end = heads * (n + 1) / parts * tasks_per_head;
+    }
+  }
+
+  struct Taken {
+    std::int64_t task, likely;  // and which one probably comes after it
+  };
+  // As often as there are tasks.
+  Taken take(int worker) {
+    for (std::size_t n = static_cast<std::size_t>(worker);; ++n) {
+      Part& part = parts_[n % parts_.size()];
+      if (part.next >= part.end) continue;
+      if (const std::int64_t task = part.next++; task < part.end) return {task, std::min(task + step_, part.end - 1)};
+    }
+  }
+
+ private:
+  struct alignas(64) Part {
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
+  std::vector<Part> parts_;
+  const std::int64_t step_;
+};
 
 // One checked call and the threads that carry it out.
 class ForwardPass {
@@ -106,20 +142,31 @@ class ForwardPass {
 
   std::size_t bytes_of(std::int64_t elements) const { return static_cast<std::size_t>(elements * element_); }
 
+  // Whether a core's own cache holds the keys and values of a head. Others lie in one that cores share: a head at a
+  // time.
+  bool fit_one_core() const {
+    constexpr std::size_t kMostBytes = 512 * 1024;
+    const std::int64_t elements = call_.k_len * (call_.key_dim + call_.value_dim);
+    return static_cast<std::size_t>(elements) * size_of(call_.storage) <= kMostBytes;
+  }
+
   // Shorter sequences than the longest leave some tasks empty, which costs nothing.
   void attend_blocks() {
     const std::int64_t tasks = schedule_.tasks_per_head;
     std::optional<WeightSums> sums;
     if (schedule_.sums) sums.emplace(schedule_.sum_sizes, call_.heads, schedule_.threads);
     std::vector<Worker> workers(static_cast<std::size_t>(schedule_.threads));
-    // A caller's own pool may begin tasks in any order, so that they draw what they do themselves: sums need theirs.
-    std::atomic<std::int64_t> drawn{0};
+    // A caller's own pool may begin tasks in any order: sums need theirs.
+    const std::int64_t heads = schedule_.tasks / tasks;
+    const bool apart = !sums && heads >= schedule_.threads && fit_one_core();
+    TaskOrder order(heads, tasks, apart ? schedule_.threads : 1, schedule_.threads);
+    std::atomic<std::int64_t> begun{0};
     const ShareTasks share(schedule_.tasks);
     parallel_for(schedule_.tasks, schedule_.threads, [&](std::int64_t, int number) {
-      const std::int64_t index = drawn++;
-      if (number == 0) share.begun(index);
+      const std::int64_t before = begun++;
+      if (number == 0) share.begun(before);
       Worker& worker = workers[static_cast<std::size_t>(number)];
-      const std::int64_t likely = std::min<std::int64_t>(index + schedule_.threads, schedule_.tasks - 1);
+      const auto [index, likely] = order.take(number);
       const AttentionTask& task = worker.heads.of(*this, index / tasks, likely / tasks);
       const bool folds = schedule_.folded.together(task.q_len) > 1;
       if (folds && (index % tasks > 0 || !schedule_.folded.leads(task))) return;
