@@ -10,6 +10,8 @@
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
 
+#include "attention/tile/depth_steps-inl.h"
+// Only after it, what multiplies.
 #include "attention/forward/forward_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -7,6 +7,8 @@
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
 
+#include "attention/tile/depth_steps-inl.h"
+// Only after it, what multiplies.
 #include "attention/tangent/jvp_block-inl.h"
 
 HWY_BEFORE_NAMESPACE();
