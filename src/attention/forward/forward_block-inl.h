@@ -12,6 +12,7 @@
 
 #include "attention/extras/extras_pass-inl.h"
 #include "attention/forward/forward_kernel.h"
+#include "attention/forward/forward_part-inl.h"
 #include "attention/tile/accumulate-inl.h"
 #include "attention/tile/dropout-inl.h"
 #include "attention/tile/exact_product-inl.h"
@@ -25,45 +26,6 @@
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
-
-// In elements of T, each part a multiple of the vector. Blocks that are computed in turns share the first part.
-template <class T, int kVectors, class Product>
-struct ForwardScratch {
-  explicit ForwardScratch(const AttentionTask& task)
-      : weights(Product::weight_rows(task) * kVectors * kLanes<T>),
-        out(task.common->value_dim * kVectors * kLanes<T>),
-        top_keys(TopKeys<T, kVectors>::scratch_size(task)),
-        logits(task) {}
-
-  std::int64_t of_block() const { return 2 * out + top_keys + logits.total(); }
-
-  std::int64_t weights, out, top_keys;
-  LogitScratch<T, kVectors, Product> logits;
-};
-
-// The partial result of some keys in memory: a state and, behind it, out [value_dim][columns].
-template <class T, int kVectors>
-struct ForwardPart {
-  using State = SoftmaxState<T, kVectors>;
-
-  static std::size_t out_bytes(const AttentionTask& task) {
-    return sizeof(T) * static_cast<std::size_t>(task.common->value_dim * kVectors * kLanes<T>);
-  }
-  static std::size_t bytes(const AttentionTask& task) { return (sizeof(State) + out_bytes(task) + 63) / 64 * 64; }
-
-  // `part` becomes the result of its keys and of those of `next`.
-  static void merge(const AttentionTask& task, std::byte* part, const std::byte* next) {
-    task.is_plain ? merge_in<Unit::base2>(task, part, next) : merge_in<Unit::natural>(task, part, next);
-  }
-
- private:
-  template <Unit kUnit>
-  static void merge_in(const AttentionTask& task, std::byte* part, const std::byte* next) {
-    merge_states<kUnit>(*reinterpret_cast<State*>(part), reinterpret_cast<T*>(part + sizeof(State)),
-                        *reinterpret_cast<const State*>(next), reinterpret_cast<const T*>(next + sizeof(State)),
-                        task.common->value_dim);
-  }
-};
 
 // T: type of the accumulation; Product: how the two products take their operands.
 template <class T, int kVectors, class Product>
@@ -133,6 +95,8 @@ class ForwardBlock {
   using Part = ForwardPart<T, kVectors>;
   // Their largest logits decide together whether a maximum moves.
   static constexpr int kTileSteps = kTileRows / kStepRows;
+  // Tiles of few rows: what is done for each tile would wait for its sums, and the next one's products with it.
+  static constexpr bool kWeighsLater = HWY_TARGET == HWY_AVX2 && Product::kGroupKeys == 0;
 
   using Tile = Vec<T>[kTileRows][kVectors];
   using VectorRange = typename Visibility<T, kVectors>::VectorRange;
@@ -179,7 +143,16 @@ class ForwardBlock {
     const std::int64_t first_row = (first - block) / kTileRows * kTileRows;
     VectorRange taken[kBlockKeys / kTileRows];  // the vectors of queries that take part in a tile
     bool masked = false;
-    walk_tiles(visibility_, first, last, [&](std::int64_t key, Coverage coverage) {
+    std::int64_t rest = first;
+    if constexpr (kUnit == Unit::base2 && kWeighsLater) {
+      const std::int64_t begin = block + first_row, keys = (last - begin) / kTileRows * kTileRows;
+      if (keys > 0 && visibility_.sees_all(begin, keys) && !wants_row_maximum_ && !top_keys_.is_on()) {
+        std::fill_n(taken + first_row / kTileRows, keys / kTileRows, VectorRange{0, kVectors});
+        multiply_block({block, first_row, first_row, /*vector=*/0}, keys, state, out);
+        rest = begin + keys;
+      }
+    }
+    walk_tiles(visibility_, rest, last, [&](std::int64_t key, Coverage coverage) {
       const std::int64_t row = key - block;
       const Place place{block, first_row, row, /*vector=*/0};
       VectorRange& range = taken[row / kTileRows];
@@ -229,6 +202,38 @@ class ForwardBlock {
     } else {
       add_tiles(block, first_row, last, taken, masked, out);
     }
+  }
+
+  // Where the weights of a tile of keys go: to row `row` of the block of keys that begins at `block`, whose rows begin
+  // with first_row; and, of queries, to vectors from `vector` on.
+  struct Place {
+    std::int64_t block, first_row, row;
+    int vector;
+  };
+
+  // The weights of `keys` keys that all queries see: first all logits, so that no tile's products wait for weights.
+  HWY_NOINLINE void multiply_block(Place place, std::int64_t keys, State& state, T* out) {
+    const Tag<T> d;
+    const std::int64_t end = place.row + keys;
+    Tile tile;
+    Vec<T> top[kVectors];
+    for (Vec<T>& x : top) x = hn::Set(d, -kInfinity<T>);
+    for (std::int64_t row = place.row; row < end; row += kTileRows) {
+      check_stop();
+      ahead_.fetch(ahead_lines_);
+      if (far_) fetch_tiles(place.block + row);
+      logits_.template compute<Unit::base2>(task_, place.block + row, tile);
+      QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+        QKV_UNROLL for (int r = 0; r < kTileRows; ++r) top[c] = hn::Max(top[c], tile[r][c]);
+      }
+      store_sums<kVectors>(tile, weights_ + row * kColumns);
+    }
+    const Vec<T> unit = unit_of<Unit::base2, T>(task_);
+    for (; place.row < end && state.is_exceeded_by(top, unit, 0); place.row += kTileRows) {
+      load_sums<kVectors>(weights_ + place.row * kColumns, tile);
+      absorb<Unit::base2, false>(place, tile, nullptr, state, out);
+    }
+    weigh_rows<Product>(state, unit, weights_ + place.row * kColumns, end - place.row);
   }
 
   // Whether keys and values come from far: no other block of queries has read them, and they are more than announce()
@@ -301,13 +306,6 @@ class ForwardBlock {
       accumulate<2, kVectors>(values, task_.common->value_dim, weights, marks, out + column, fetch);
     }
   }
-
-  // Where the weights of a tile of keys go: to row `row` of the block of keys that begins at `block`, whose rows begin
-  // with first_row; and, of queries, to vectors from `vector` on.
-  struct Place {
-    std::int64_t block, first_row, row;
-    int vector;
-  };
 
   // A tile for some vectors of queries, kCount of them and not all.
   template <bool kMasked, int kCount>

@@ -106,6 +106,28 @@ struct SoftmaxState {
   }
 };
 
+// Logits in powers of 2 once multiplied by `unit`, none of which moves a maximum, become weights: `rows`
+// [count][columns].
+template <class Product, int kVectors, class T>
+HWY_INLINE void weigh_rows(SoftmaxState<T, kVectors>& state, Vec<T> unit, T* rows, std::int64_t count) {
+  const Tag<T> d;
+  Vec<T> maximum[kVectors], sum[kVectors];
+  QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+    maximum[c] = hn::Load(d, state.maximum + c * kLanes<T>);
+    sum[c] = hn::Load(d, state.block + c * kLanes<T>);
+  }
+  for (std::int64_t r = 0; r < count; ++r, rows += kVectors * kLanes<T>) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) {
+      T* at = rows + c * kLanes<T>;
+      const Vec<T> above = hn::Sub(hn::Mul(hn::Load(d, at), unit), maximum[c]);
+      const Vec<T> weight = Product::template weight<Unit::base2, T>(above);
+      sum[c] = hn::Add(sum[c], weight);
+      hn::Store(weight, d, at);
+    }
+  }
+  QKV_UNROLL for (int c = 0; c < kVectors; ++c) hn::Store(sum[c], d, state.block + c * kLanes<T>);
+}
+
 // data[row][column] *= factor[column], rows `step` apart.
 template <int kVectors, class T>
 HWY_INLINE void scale_columns(T* data, std::int64_t step, std::int64_t rows, const Vec<T> (&factor)[kVectors]) {
