@@ -13,14 +13,14 @@ Bias bias_of(std::string_view name, const TensorView& array, const nb::list& arg
   const auto at = [&](std::size_t i) { return nb::object(arguments[i]); };
   if (name == "view") return Bias::view(array);
   if (name == "alibi") return Bias::alibi(array);
-  if (name == "clipped") return Bias::table(RelativeTable::clipped(array));
-  if (name == "shaw") return Bias::table(RelativeTable::shaw(array));
+  if (name == "clipped") return Bias::clipped(array);
+  if (name == "shaw") return Bias::shaw(array);
   if (name == "t5") {
-    return Bias::table(RelativeTable::t5(array, {.bidirectional = take_flag(at(1), "bidirectional"),
-                                                 .max_distance = take_whole(at(2), "max_distance")}));
+    return Bias::t5(
+        array, {.bidirectional = take_flag(at(1), "bidirectional"), .max_distance = take_whole(at(2), "max_distance")});
   }
   if (name != "swin") throw std::invalid_argument(fmt::format("there is no bias {}", name));
-  return Bias::table(RelativeTable::swin(array, take_whole(at(1), "height"), take_whole(at(2), "width")));
+  return Bias::swin(array, take_whole(at(1), "height"), take_whole(at(2), "width"));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ AttentionOptions certified_options(int n, const Tensor& numbers, const Tensor& t
   if (n % 6 == 2) options.mask = Mask::window(9, 5);
   if (n % 6 == 3) options.bias = Bias::alibi(numbers);
   if (n % 6 == 4) options.soft_cap = 3;
-  if (n % 6 == 5) options.bias = Bias::table(RelativeTable::clipped(table));
+  if (n % 6 == 5) options.bias = Bias::clipped(table);
   if (n % 4 == 2) options.sinks = numbers;
   return options;
 }

@@ -316,12 +316,12 @@ class AttentionCase {
     };
     if (chance(0.3)) {
       const auto most = note("clipped at", pick<std::int64_t>({0, 1, 7, 40, 5000}));
-      options.bias = options.bias + Bias::table(RelativeTable::clipped(values(2 * most + 1)));
+      options.bias = options.bias + Bias::clipped(values(2 * most + 1));
     }
     if (chance(0.3)) {
       const bool both = chance(0.5);
       const auto buckets = note("T5", pick<std::int64_t>({4, 8, 32})), distance = pick<std::int64_t>({17, 128});
-      options.bias = options.bias + Bias::table(RelativeTable::t5(values(buckets), {both, distance}));
+      options.bias = options.bias + Bias::t5(values(buckets), {both, distance});
     }
     const bool is_dot = options.score.kind() == Score::Kind::dot || options.score.kind() == Score::Kind::scaled_dot;
     if (chance(0.3) && is_dot) {
@@ -329,7 +329,7 @@ class AttentionCase {
       const Dtype dtype = pick<Dtype>({Dtype::f32, Dtype::f64, Dtype::bf16});
       const double spread = 0.5 / std::sqrt(static_cast<double>(head_dim_));
       const TensorView table = keep(draw_numbers(choices_, {2 * most + 1, head_dim_}, dtype, spread));
-      options.bias = options.bias + Bias::table(RelativeTable::shaw(table));
+      options.bias = options.bias + Bias::shaw(table);
     }
     // Positions must lie within the window.
     const std::int64_t longest = std::max(q_len_, k_len_);
@@ -337,7 +337,7 @@ class AttentionCase {
       const auto width = note("window of width", pick<std::int64_t>({1, 4, 7}));
       const std::int64_t height = longest / width + 1;
       const TensorView table = values((2 * height - 1) * (2 * width - 1));
-      options.bias = options.bias + Bias::table(RelativeTable::swin(table, height, width));
+      options.bias = options.bias + Bias::swin(table, height, width);
     }
   }
 

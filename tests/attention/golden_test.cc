@@ -27,7 +27,7 @@ struct GoldenCase {
     if (parts.contains("bias")) options.bias = Bias::view(at("bias"));
     if (name == "dropout") options.dropout = {.p = 0.25, .seed = 7};
     if (!parts.contains("table")) return;
-    options.bias = Bias::table(RelativeTable::shaw(at("table")));
+    options.bias = Bias::shaw(at("table"));
     if (name != "square") options.mask = Mask::causal(Align::bottom_right);
   }
   GoldenCase(const GoldenCase&) = delete;

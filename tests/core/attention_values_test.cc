@@ -146,7 +146,7 @@ TEST(Bias, SumKeepsEveryPart) {
   EXPECT_EQ(bias.views()[1].shape(), (Dims{3, 4}));
   ASSERT_EQ(bias.alibi_slopes().size(), 1u);
   EXPECT_EQ(bias.alibi_slopes()[0].shape(), (Dims{2}));
-  const Bias table = Bias::table(RelativeTable::clipped(values)), tables = table + (bias + table);
+  const Bias table = Bias::clipped(values), tables = table + (bias + table);
   EXPECT_FALSE(table.empty());
   ASSERT_EQ(tables.tables().size(), 2u);
   EXPECT_EQ(tables.tables()[1].values().shape(), (Dims{3, 4}));

@@ -38,12 +38,11 @@ TEST(ReferenceAttentionBackward, ParametersOfBiasAndSinks) {
   Tensor clipped = normal(random, {5, 4}, Dtype::f64), t5 = normal(random, {8, 4}, Dtype::f64);
   Tensor swin = normal(random, {45, 4}, Dtype::f64), sinks = normal(random, {4}, Dtype::f64);
   Tensor of_heads = normal(random, {4}, Dtype::f64), of_all = normal(random, {2, 4}, Dtype::f64);
-  const AttentionOptions options{
-      .mask = Mask::window(3, 2, Align::top_left),
-      .bias = Bias::table(RelativeTable::clipped(clipped)) + Bias::table(RelativeTable::t5(t5, {.max_distance = 5})) +
-              Bias::table(RelativeTable::swin(swin, 3, 5)) + Bias::alibi(of_heads) + Bias::alibi(of_all),
-      .soft_cap = 2,
-      .sinks = sinks};
+  const AttentionOptions options{.mask = Mask::window(3, 2, Align::top_left),
+                                 .bias = Bias::clipped(clipped) + Bias::t5(t5, {.max_distance = 5}) +
+                                         Bias::swin(swin, 3, 5) + Bias::alibi(of_heads) + Bias::alibi(of_all),
+                                 .soft_cap = 2,
+                                 .sinks = sinks};
   expect_gradients(padded(), options, [&](const AttentionGradients& given) {
     return Pairs{{&clipped, &given.tables[0]},        {&t5, &given.tables[1]},           {&swin, &given.tables[2]},
                  {&of_heads, &given.alibi_slopes[0]}, {&of_all, &given.alibi_slopes[1]}, {&sinks, &given.sinks}};

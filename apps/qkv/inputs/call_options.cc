@@ -105,12 +105,10 @@ void CallOptions::add_tables(Command& command, ArrayFiles& files) {
 
 Bias CallOptions::bias_of_tables() const {
   Bias all;
-  if (tables[0]->given()) all = all + Bias::table(RelativeTable::clipped(tables[0]->view()));
-  if (tables[1]->given()) all = all + Bias::table(RelativeTable::t5(tables[1]->view(), t5_buckets_));
-  if (tables[2]->given()) {
-    all = all + Bias::table(RelativeTable::swin(tables[2]->view(), swin_window_[0], swin_window_[1]));
-  }
-  if (tables[3]->given()) all = all + Bias::table(RelativeTable::shaw(tables[3]->view()));
+  if (tables[0]->given()) all = all + Bias::clipped(tables[0]->view());
+  if (tables[1]->given()) all = all + Bias::t5(tables[1]->view(), t5_buckets_);
+  if (tables[2]->given()) all = all + Bias::swin(tables[2]->view(), swin_window_[0], swin_window_[1]);
+  if (tables[3]->given()) all = all + Bias::shaw(tables[3]->view());
   return all;
 }
 

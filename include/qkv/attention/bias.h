@@ -2,6 +2,7 @@
 /// Terms added to the logits after scale and soft cap. Biases combine by `+`: at most four views and four tables.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "qkv/api.h"
@@ -22,9 +23,17 @@ class QKV_API Bias {
   /// Source: Press et al., "Train short, test long" (2021).
   static Bias alibi(TensorView slopes);
 
-  /// Adds table[bucket(p, j)] of the head, or its product with the query: Bias::table(RelativeTable::t5(values)). Takes
-  /// no memory of the size of the logits.
+  /// Adds table[bucket(p, j)] of the head, or its product with the query; relative_table.h has the buckets. Takes no
+  /// memory of the size of the logits.
   static Bias table(const RelativeTable& table);
+  static Bias clipped(TensorView values) { return table(RelativeTable::clipped(values)); }
+  static Bias shaw(TensorView values) { return table(RelativeTable::shaw(values)); }
+  static Bias t5(TensorView values, const RelativeTable::T5Buckets& buckets = {}) {
+    return table(RelativeTable::t5(values, buckets));
+  }
+  static Bias swin(TensorView values, std::int64_t height, std::int64_t width) {
+    return table(RelativeTable::swin(values, height, width));
+  }
 
   friend QKV_API Bias operator+(Bias a, const Bias& b);
 

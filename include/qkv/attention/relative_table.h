@@ -1,7 +1,7 @@
 /// \file
 /// Learned tables of relative positions: a number per head and bucket, or a vector per bucket that the query is
 /// multiplied with; the bucket follows from the positions p of the query and j of the key (mask.h). Added to the logits
-/// by Bias::table (bias.h), at most four of them, one of which may be of Shaw's kind.
+/// by a Bias (bias.h), at most four of them, one of which may be of Shaw's kind.
 #pragma once
 
 #include <cstdint>

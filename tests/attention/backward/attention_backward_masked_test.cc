@@ -46,7 +46,7 @@ TEST_P(AttentionBackwardMasked, ParametersReachNoHiddenPair) {
   const Arrays arrays(Dtype::f32);
   Random random(5);
   Tensor table = normal(random, {21, 16}, Dtype::f32, 0.1);
-  const auto shaw = [&] { return arrays.gradients({.mask = mask, .bias = Bias::table(RelativeTable::shaw(table))}); };
+  const auto shaw = [&] { return arrays.gradients({.mask = mask, .bias = Bias::shaw(table)}); };
   const Gradients wanted = shaw();
   put(table, {20, 3}, kNan);  // ten keys ahead
   testing::expect_same(wanted, shaw());

@@ -89,7 +89,7 @@ const RefusedCalls kOfTangents = {
     {"attention_jvp: the score must be dot or scaled dot", [](C& c) { c.set_bilinear(); }},
     {"attention_jvp: logit functions are not supported",
      [](C& c) { c.options.logit_function = logit_function([](auto logit, const Pair&) { return logit; }); }},
-    {"Shaw's table is not supported", [](C& c) { c.options.bias = Bias::table(RelativeTable::shaw(c.w)); }},
+    {"Shaw's table is not supported", [](C& c) { c.options.bias = Bias::shaw(c.w); }},
     {"threads must be 0", [](C& c) { c.options.threads = -1; }}};
 
 const RefusedCalls kOfSecondGradients = {

@@ -137,7 +137,7 @@ TEST_P(AttentionDerivativesAccuracy, OfBiasesTablesSlopesAndSinks) {
     const Tensor of_queries = normal(random, {q_len, 1}), table = normal(random, {2 * kReach + 1, 1});
     const Tensor slope = Tensor::of<float>({1}, {0.02f}), sink = Tensor::of<float>({1}, {2.5f});
     const AttentionOptions options{.bias = Bias::view(whole) + Bias::view(of_keys) + Bias::view(of_queries) +
-                                           Bias::table(RelativeTable::clipped(table)) + Bias::alibi(slope),
+                                           Bias::clipped(table) + Bias::alibi(slope),
                                    .sinks = sink};
     testing::Gradients plain{.tables = {Tensor::zeros(table.shape())}, .alibi_slopes = {Tensor::zeros({1})}};
     for (const Tensor* bias : {&whole, &of_keys, &of_queries}) plain.bias.push_back(Tensor::zeros(bias->shape()));

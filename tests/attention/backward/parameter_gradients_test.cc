@@ -62,7 +62,7 @@ TEST_P(ParameterGradients, PlacesWithStridesAndPlacesNotGiven) {
 TEST(ParameterSums, ChunksWaitForTheirTurn) {
   const Tensor q = Tensor::zeros({1, 3, 4}, Dtype::f64), k = Tensor::zeros({1, 3000, 4}, Dtype::f64);
   const Tensor table = Tensor::zeros({1, 1}, Dtype::f64);
-  const AttentionOptions options{.bias = Bias::table(RelativeTable::clipped(table))};
+  const AttentionOptions options{.bias = Bias::clipped(table)};
   Tensor gradient = Tensor::zeros({1, 1}, Dtype::f64);
   const AttentionGradients gradients{.tables = {gradient.view()}};
   const AttentionCall call(q, k, k, options);

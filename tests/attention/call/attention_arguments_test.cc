@@ -110,12 +110,12 @@ const Rule kRules[] = {
     {"ALiBi slopes [3] does not broadcast to [2, 4]", [](Call& c) { c.bias(Bias::alibi(c.ones({3}))); }},
     {"ALiBi slopes must be f32 or f64, got f16", [](Call& c) { c.bias(Bias::alibi(c.ones({4}, Dtype::f16))); }},
     {"a relative table [5, 3] must have a column for each of the 4 heads",
-     [](Call& c) { c.bias(Bias::table(RelativeTable::clipped(c.ones({5, 3})))); }},
+     [](Call& c) { c.bias(Bias::clipped(c.ones({5, 3}))); }},
     {"queries at positions 0 to 4 and 6 keys do not fit a window of 2 x 2",
-     [](Call& c) { c.bias(Bias::table(RelativeTable::swin(c.ones({9, 4}), 2, 2))); }},
+     [](Call& c) { c.bias(Bias::swin(c.ones({9, 4}), 2, 2)); }},
     {"at most 4 tables can be combined, got 5",
      [](Call& c) {
-       const Bias one = Bias::table(RelativeTable::clipped(c.ones({5, 4})));
+       const Bias one = Bias::clipped(c.ones({5, 4}));
        c.bias(one + one + one + one + one);
      }},
     // Scores.

@@ -296,11 +296,11 @@ TEST_P(AttentionMemory, OfGradients) {
 TEST_P(AttentionMemoryOfFloats, OfGradientsOfBiasesAndTables) {
   PlannedArrays a({4, 200, 16}, {4, 3200, 16}), small({1, 20, 16}, {1, 60, 16});
   a.expect_backward({.bias = Bias::view(a.zeros({200, 3200})) + Bias::view(a.zeros({4, 1, 3200}))});
-  a.expect_backward({.bias = Bias::table(RelativeTable::clipped(a.zeros({4001, 4}))) +
-                             Bias::table(RelativeTable::shaw(a.zeros({401, 16}))) + Bias::alibi(a.zeros({4})),
-                     .sinks = a.zeros({4})});
+  a.expect_backward(
+      {.bias = Bias::clipped(a.zeros({4001, 4})) + Bias::shaw(a.zeros({401, 16})) + Bias::alibi(a.zeros({4})),
+       .sinks = a.zeros({4})});
   // A table that is larger than what the threads take.
-  small.expect_backward({.bias = Bias::table(RelativeTable::clipped(small.zeros({200001, 1})))});
+  small.expect_backward({.bias = Bias::clipped(small.zeros({200001, 1}))});
 }
 
 TEST_P(AttentionMemory, OfGradientsOfScores) {
@@ -330,7 +330,7 @@ TEST_P(AttentionMemoryOfFloats, OfLists) {
     options.score = score;
     a.expect_backward(options);
   }
-  options.bias = Bias::table(RelativeTable::clipped(a.zeros({10001, 2})));  // whose copy is the most that is taken
+  options.bias = Bias::clipped(a.zeros({10001, 2}));  // whose copy is the most that is taken
   a.expect_forward(options);
 }
 

@@ -244,7 +244,7 @@ TEST_P(AttentionPlans, EveryPassIsBounded) {
       const TensorView of_rows = w.view().slice(1, 0, head_dim);
       EXPECT_LE(plan(q, k, v, {.score = Score::additive(of_rows, of_rows, factor), .threads = 1}).workspace, kMebibyte);
       if (head_dim < 1024) continue;
-      EXPECT_LE(plan(q, k, v, {.bias = Bias::table(RelativeTable::shaw(shaw)), .threads = 1}).workspace,
+      EXPECT_LE(plan(q, k, v, {.bias = Bias::shaw(shaw), .threads = 1}).workspace,
                 kMebibyte + 4 * shaw.element_count());
     }
   }
@@ -291,10 +291,10 @@ TEST_P(AttentionRemarks, SayWhyAnOptionIsSlower) {
   } slower[] = {{"soft cap", {.soft_cap = 3}},
                 {"a bias is read", {.bias = Bias::view(plane)}},
                 {"ALiBi", {.bias = Bias::alibi(slopes)}},
-                {"a table of relative positions", {.bias = Bias::table(RelativeTable::t5(buckets))}},
-                {"a table of relative positions", {.bias = Bias::table(RelativeTable::clipped(numbers))}},
-                {"Swin", {.bias = Bias::table(RelativeTable::swin(places, 12, 8))}},
-                {"Shaw's table", {.bias = Bias::table(RelativeTable::shaw(rows))}},
+                {"a table of relative positions", {.bias = Bias::t5(buckets)}},
+                {"a table of relative positions", {.bias = Bias::clipped(numbers)}},
+                {"Swin", {.bias = Bias::swin(places, 12, 8)}},
+                {"Shaw's table", {.bias = Bias::shaw(rows)}},
                 {"a logit function", {.logit_function = same}},
                 {"a mask function", {.mask = Mask::function(all)}},
                 {"a boolean mask", {.mask = Mask::boolean(visible)}},

@@ -35,15 +35,14 @@ TEST_P(BiasArrays, NanBehindAMask) {
 TEST(RelativeRowsArguments, Refused) {
   const Tensor q = Tensor::zeros({1, 2, 5, 8}), table = Tensor::zeros({7, 8}), other = Tensor::zeros({7, 6});
   const Tensor even = Tensor::zeros({6, 8}), wide = Tensor::zeros({2 * 513 + 1, 8}), w = Tensor::zeros({8, 8});
-  const Bias bias = Bias::table(RelativeTable::shaw(table));
+  const Bias bias = Bias::shaw(table);
   EXPECT_NO_THROW(attention(q, q, q, {.bias = bias}));
   const auto expect_refused = [](const char* part, const auto& call) {
     const std::string message = test::message_of<std::invalid_argument>(call);
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   expect_refused("at most one table of Shaw's", [&] { attention(q, q, q, {.bias = bias + bias}); });
-  expect_refused("[7, 6] must have rows of head_dim 8",
-                 [&] { attention(q, q, q, {.bias = Bias::table(RelativeTable::shaw(other))}); });
+  expect_refused("[7, 6] must have rows of head_dim 8", [&] { attention(q, q, q, {.bias = Bias::shaw(other)}); });
   expect_refused("score dot or scaled dot", [&] { attention(q, q, q, {.bias = bias, .score = Score::bilinear(w)}); });
   expect_refused("2 n + 1 rows, n at most 512", [&] { RelativeTable::shaw(even); });
   expect_refused("2 n + 1 rows, n at most 512", [&] { RelativeTable::shaw(wide); });
