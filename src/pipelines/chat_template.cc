@@ -245,6 +245,16 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, end);
 }
 
+// Whether a text begins so, but for blanks: tokenizers that mark the beginnings of words put one behind special tokens.
+bool begins_with(std::string_view text, std::string_view begin) {
+  std::size_t at = 0;
+  return std::ranges::all_of(begin, [&](char wanted) {
+    if (wanted == ' ') return true;
+    at = text.find_first_not_of(' ', at);
+    return at != std::string_view::npos && text[at++] == wanted;
+  });
+}
+
 // A string, or an object with it as "content".
 std::string token_of(const io::JsonValue& config, std::string_view name) {
   const auto token = config.find(name);
@@ -275,7 +285,7 @@ std::string ChatTemplate::render_next(std::string_view text, std::string_view me
     throw FormatError(
         "this model's chat template does not show how a chat continues: give the continuation as raw text");
   }
-  if (!text.starts_with(before) || !has(text.substr(before.size()), behind)) {
+  if (!begins_with(text, before) || !has(text, behind)) {
     throw FormatError("the session's text is not a chat by this model's template: give the continuation as raw text");
   }
   // The model has ended its answer by the mark, without or with the space behind it, or not at all.

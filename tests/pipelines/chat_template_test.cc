@@ -56,6 +56,21 @@ TEST(ChatTemplate, ConversationsGoOnAsTransformersHasThem) {
   EXPECT_EQ(known, 15);
 }
 
+// Of SentencePiece, which decodes a blank behind each special token.
+TEST(ChatTemplate, ConversationsInPiecesGoOnAsTransformersHasThem) {
+  const nlohmann::json& pieces = golden_chats().at("pieces");
+  const Tokenizer tokenizer = Tokenizer::parse(pieces.at("tokenizer").dump(), "tokenizer.json");
+  for (const auto& [name, chat] : pieces.at("chats").items()) {
+    SCOPED_TRACE(name);
+    const auto found = parse_chat_template(chat.at("template").get<std::string>(), "<s>", "</s>");
+    ASSERT_TRUE(found);
+    const std::string text = tokenizer.decode(chat.at("so_far").get<Ids>(), {.skip_special_tokens = false});
+    EXPECT_EQ(text, chat.at("text").get<std::string>());
+    const std::string next = found->render_next(text, golden_chats().at("next").get<std::string>());
+    EXPECT_EQ(tokenizer.encode(next, {.add_special_tokens = false}).ids, chat.at("rest").get<Ids>());
+  }
+}
+
 TEST(ChatTemplate, OthersAreNotRecognised) {
   for (const auto& [name, source] : golden_chats().at("refused").items()) {
     EXPECT_FALSE(parse_chat_template(source.get<std::string>(), "", "")) << name;

@@ -10,6 +10,7 @@ the folder gpt2/, in tokenizer_config.json.
 import json
 import pathlib
 
+from tokenizers import Tokenizer, decoders, models, normalizers
 from transformers import PreTrainedTokenizerFast
 
 here = pathlib.Path(__file__).parent
@@ -105,6 +106,24 @@ def conversation(template):
             {"role": "user", "content": NEXT}]
 
 
+# A tokenizer of SentencePiece's kind: a blank stands in front of each stretch between special tokens, as in Llama's.
+def pieces():
+    blank, marks = "\u2581", ["<s>", "</s>"]
+    tokens = ["<unk>"] + marks + [f"<0x{byte:02X}>" for byte in range(256)] + [chr(c) for c in range(33, 127)] + [blank]
+    made = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, [], unk_token="<unk>", byte_fallback=True))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend(blank), normalizers.Replace(" ", blank)])
+    made.decoder = decoders.Sequence([decoders.Replace(blank, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    made.add_special_tokens(marks)
+    return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
+
+
+# What a conversation so far is decoded to, and the ids of what follows it in the whole.
+def goes_on(tokenizer, template):
+    whole = tokenizer.apply_chat_template(conversation(template), chat_template=template)["input_ids"]
+    end = whole.index(tokenizer.eos_token_id) + 1
+    return {"template": template, "so_far": whole[:end], "text": tokenizer.decode(whole[:end]), "rest": whole[end:]}
+
+
 known = {}
 for name, text in TEMPLATES.items():
     chats = [[{"role": "user", "content": message}] for message in MESSAGES]
@@ -117,6 +136,10 @@ for name, text in TEMPLATES.items():
         "ids": [tokenizer.apply_chat_template(chat, **options)["input_ids"] for chat in chats],
     }
     print(name, known[name]["texts"][1:2])
-(here / "chat.json").write_text(json.dumps({"messages": MESSAGES, "answer": ANSWER, "next": NEXT, "known": known, "refused": REFUSED}, indent=0) + "\n", "ascii")
+of_pieces = pieces()
+in_pieces = {name: goes_on(of_pieces, TEMPLATES[name]) for name in ("llama2_chat", "mistral_v1", "mistral_v2", "mistral_v3")}
+chats = {"messages": MESSAGES, "answer": ANSWER, "next": NEXT, "known": known, "refused": REFUSED,
+         "pieces": {"tokenizer": json.loads(of_pieces.backend_tokenizer.to_str()), "chats": in_pieces}}
+(here / "chat.json").write_text(json.dumps(chats, indent=0) + "\n", "ascii")
 config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|endoftext|>", "chat_template": TEMPLATES["chatml"]}
 (here / "gpt2" / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "ascii")
