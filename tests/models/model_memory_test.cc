@@ -1,5 +1,6 @@
 // What a model costs: its weights once, in the type in which they are kept, and one tensor more while they load.
 #include "memory_for_test.h"
+#include "qkv/models/language_model.h"
 #include "qkv/models/text_encoder.h"
 #include "qkv/models/transformer_encoder_decoder.h"
 #include "sanitizers.h"
@@ -50,6 +51,21 @@ TEST(ModelMemory, AnEncoderKeepsItsWeightsOnce) {
   // Blocks of 32 as a file has them, tables included: 34 and 20 bytes for 128.
   expect_memory([&] { return build(WeightStorage::q8); }, bytes * 34 / 128, table * 34 / 128);
   expect_memory([&] { return build(WeightStorage::q4); }, bytes * 20 / 128, table * 20 / 128);
+}
+
+// Each of two tables that are bf16 in a file is kept in 16 bits.
+TEST(ModelMemory, AnUntiedLanguageModelKeepsItsTablesInTheirOwnBits) {
+  LanguageModelConfig config =
+      llama_config({.vocab = 16000, .positions = 64, .model_dim = 512, .layers = 1, .heads = 8, .ff_dim = 1024});
+  config.tied = false;
+  const auto build = [&](WeightStorage storage) {
+    Weights weights = zero_weights(storage);
+    weights.set_bf16([](const std::string&) { return true; });
+    return LanguageModel(config, weights);
+  };
+  const std::int64_t count = count_of(build(WeightStorage::full)), table = 16000 * 512 * 4;
+  expect_memory([&] { return build(WeightStorage::full); }, 4 * count, table);
+  expect_memory([&] { return build(WeightStorage::bf16); }, 2 * count, table);
 }
 
 TEST(ModelMemory, ATranslatorKeepsItsWeightsOnceAndLoadsThemOneByOne) {

@@ -80,6 +80,11 @@ StackConfig stack_config(const LanguageModelConfig& config) {
   return {.layer = config.layers.front(), .layers = std::ssize(config.layers), .each = config.layers};
 }
 
+// Whether the table of embeddings is kept in its own 16 bits, tied or not: in panels, mapped where these are.
+bool keeps_bf16(const Weights& weights) {
+  return weights.storage() == WeightStorage::bf16 && weights.is_bf16(std::string(kEmbeddingScope) + "weight");
+}
+
 void cap_logits(double cap, Tensor& logits, int threads) {
   constexpr std::int64_t kTaskElements = 1 << 14;
   const std::int64_t count = logits.element_count();
@@ -117,7 +122,8 @@ LanguageModel LanguageModel::load(const std::string& folder, WeightStorage stora
 
 LanguageModel::LanguageModel(const LanguageModelConfig& config, Weights& weights)
     : config_(config),
-      embeddings_({.count = config.vocab, .dim = config.model_dim, .projects = config.tied}, weights, kEmbeddingScope),
+      embeddings_({.count = config.vocab, .dim = config.model_dim, .projects = config.tied || keeps_bf16(weights)},
+                  weights, kEmbeddingScope),
       positions_(config.learnt_positions
                      ? std::optional<Embedding>(std::in_place,
                                                 EmbeddingConfig{.count = config.positions, .dim = config.model_dim},
