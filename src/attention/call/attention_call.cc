@@ -206,16 +206,19 @@ void check_score(const AttentionInputs& inputs, const Score& score) {
 }  // namespace
 
 int AttentionCall::useful_threads(double products) const {
-  double pairs = 0, queries = 0, keys = 0;
+  // What a head of a single query takes beside its keys, in multiply-adds of their time.
+  constexpr double kSingleQuery = 30'000;
+  double pairs = 0, queries = 0, keys = 0, single = 0;
   for (std::int64_t b = 0; b < batch; ++b) {
     const auto rows = static_cast<double>(query_length(b)), columns = static_cast<double>(key_length(b));
     pairs += rows * columns;
     queries += rows;
     keys += columns;
+    single += is_single_query(b) ? kSingleQuery : 0;
   }
   const auto dims = static_cast<double>(key_dim + value_dim), all_heads = static_cast<double>(heads);
   const double elements = dims * (queries * all_heads + keys * static_cast<double>(kv_heads));
-  return worth_waking(threads, pairs * all_heads * (products * dims / 2),
+  return worth_waking(threads, all_heads * (pairs * products * dims / 2 + single),
                       elements * static_cast<double>(size_of(storage)));
 }
 
