@@ -20,9 +20,11 @@
 #ifdef __clang__
 #define QKV_UNROLL _Pragma("clang loop unroll(full)")
 #define QKV_UNROLL_TWICE _Pragma("clang loop unroll_count(2)")
+#define QKV_UNROLL_FOUR_TIMES _Pragma("clang loop unroll_count(4)")
 #else
 #define QKV_UNROLL _Pragma("GCC unroll 16")
 #define QKV_UNROLL_TWICE _Pragma("GCC unroll 2")
+#define QKV_UNROLL_FOUR_TIMES _Pragma("GCC unroll 4")
 #endif
 #endif
 

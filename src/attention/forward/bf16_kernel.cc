@@ -15,7 +15,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "attention/tile/depth_steps-inl.h"
+#include "simd/depth_steps-inl.h"
 // Only after it, what multiplies.
 #include "attention/forward/forward_blocks-inl.h"
 #include "attention/tile/reduced_product-inl.h"

@@ -10,7 +10,7 @@
 // Only after the list of targets.
 #include <hwy/foreach_target.h>
 
-#include "attention/tile/depth_steps-inl.h"
+#include "simd/depth_steps-inl.h"
 // Only after it, what multiplies.
 #include "attention/forward/forward_blocks-inl.h"
 
