@@ -4,6 +4,7 @@ import json
 import sys
 import textwrap
 from math import exp, log
+from pathlib import Path
 
 from report_commands import COMMANDS, lost, lost_by_commands, plural
 
@@ -28,7 +29,8 @@ Written by `bench/peers/run`, which compares qkv with other libraries on one mac
 embed, translate and train. A ratio above 1 means that qkv is faster. Only the last chapter was measured elsewhere;
 its rows say where.
 
-For attention the libraries alternate every 30 ms, on the same numbers; the best run of all rounds counts.
+For attention the libraries alternate every 30 ms, on several threads after a rest, on the same numbers; the best run of all rounds
+counts.
 
 - Shapes are (batch, heads, length, head size); "8 on 2" are grouped heads, "512 x 64" are queries x keys.
 - With one thread all run on one processor, and its processor time counts if it is below wall time, which excludes
@@ -43,78 +45,8 @@ For attention the libraries alternate every 30 ms, on the same numbers; the best
   attention in f64, of qkv and the worst of the others; libraries that are wrong beyond rounding are left out.
 """
 
-# Of other programs, measured another day.
-ELSEWHERE = """## Layers and whole models
-
-Measured separately, each by its own program in `bench/peers`, alternating with torch 2.15 eager, f32: speed relative
-to torch on one thread. Sizes, losses, and two threads: [recurrent layers](design/recurrent.md),
-[convolutions](lab/convolution.md), [Vision Transformers](lab/vision_transformer.md).
-
-| case | processor | forward | forward and backward |
-| --- | --- | --- | --- |
-| LSTM, 256 wide, batch 32, length 64 | AVX-512 | 1.02 | 0.97 |
-| GRU, the same | AVX-512 | 2.69 | 2.49 |
-| RNN, the same | AVX-512 | 3.00 | 2.44 |
-| Conv1d, width 3, 256 channels, 8 x 512 | Zen 4 | 1.50 | 1.39 |
-| ViT-B/16, 1 picture of 224 x 224 | Zen 4 | 2.29 | - |
-| MiniLM, fine-tuned on pairs of phrases, batch 64 | Zen 5 | - | 2.51 |
-| MiniLM, fine-tuned on pairs of phrases and messages, batch 64 | AVX-512 with AMX | - | 4.03 |
-
-The last rows are `qkv train` by `bench/peers/fine_tune_peers.py`, against sentence-transformers 6.2 on torch, in pairs a second of
-processor time, on a machine with other work. After one epoch of 1,428 English phrases with their Spanish ones, 28.5 % of 158
-others find theirs, with sentence-transformers 31.0 %, before 11.4 %.
-
-Products in bf16, f32 sums, on an otherwise idle Zen 5 with AVX512-BF16: MiniLM by `bench/peers/embed_peers.py`, a
-translator's training by `bench/peers/train_peers.py`; the speed relative to qkv in f32. `reduced` has its bits on every CPU,
-`reduced_pairs` runs on AVX512-BF16 alone.
-
-| case | threads | qkv reduced_pairs | qkv reduced | OpenVINO bf16 | torch bf16 (autocast to train) | ONNX Runtime int8 |
-| --- | --- | --- | --- | --- | --- | --- |
-| embedding | 1 | 1.76 | 0.90 | 1.36 | 1.08 | 1.40 |
-| embedding | 2 | 1.70 | 0.86 | 1.23 | 0.89 | 1.18 |
-| training | 1 | 1.47 | 1.03 | - | 0.95 | - |
-| training | 2 | 1.68 | 1.03 | - | 0.91 | - |
-
-The same on an Intel Xeon with AMX (family 6, model 207), two cores, 2026-11-27, nothing beside it; ViT-B/16 with
-random weights by `bench/peers/vit_peers.py`.
-
-| case | threads | qkv reduced | OpenVINO bf16 | torch bf16 (autocast but for embedding) | to the fastest |
-| --- | --- | --- | --- | --- | --- |
-| embedding | 1 | 2.83 | 1.51 | 1.46 | 1.88 |
-| embedding | 2 | 2.35 | 1.40 | 1.54 | 1.53 |
-| training | 1 | 1.74 | - | 0.86 | 2.03 |
-| training | 2 | 1.32 | - | 0.83 | 1.60 |
-| ViT-B/16, 1 picture | 1 | 3.56 | 2.66 | 2.01 | 1.34 |
-| ViT-B/16, 8 pictures | 1 | 3.76 | 3.45 | 3.48 | 1.08 |
-| ViT-B/16, 1 picture | 2 | 2.27 | 2.99 | 1.67 | 0.76 |
-| ViT-B/16, 8 pictures | 2 | 3.83 | 3.36 | 3.22 | 1.14 |
-
-Lost: one picture on two threads, to OpenVINO. Those turns had no rest between them, so that threads of the one before still
-looked for work: by itself ours takes 42 to 55 ms, in turns 62. In f32 the same model lost to OpenVINO (0.93, 0.96 and 0.96 of it for 1
-picture on one thread and 8 on one and two) and to ONNX Runtime (0.98, 1 picture on one thread). int8 there, a day before, in one run with f32 by itself: qkv 1.93 and
-1.80 times qkv in f32 on one thread and two, ONNX Runtime 1.80 and 1.42.
-
-Translation there, by `bench/peers/translate_peers.py --reduced`, tokens a second; 243 of 256 sentences in reduced are those of f32. int8
-is a run of its own. CTranslate2 has no row in bf16; on two threads it and qkv in f32 gain little or lose, so that other work may have run.
-
-| | threads | qkv f32 | qkv reduced | CTranslate2 f32 | qkv int8 | CTranslate2 int8 |
-| --- | --- | --- | --- | --- | --- | --- |
-| in batches | 1 | 7,184 | 12,458 | 6,599 | 14,602 | 9,908 |
-| alone | 1 | 1,310 | 1,898 | 1,307 | 3,274 | 2,498 |
-| in batches | 2 | 8,426 | 14,986 | 5,349 | 18,139 | 7,767 |
-| alone | 2 | 1,605 | 1,775 | 658 | 3,398 | 1,377 |
-
-`bench/peers/generate_peers.py`: processor time of 100 tokens of SmolLM2 (135 million weights, a Q4_1 file), greedily, on one thread,
-each engine a process of its own, in turns, best of three beside other work; the speed relative to f32. llama.cpp, which rounds what it
-multiplies by to 8 bits, is the one of node-llama-cpp 3; results of q4 equal those of f32 to the last bit.
-
-| weights | processor | qkv | llama.cpp |
-| --- | --- | --- | --- |
-| f32 | Zen 5, AVX-512 | 1 | - |
-| bf16 | the same | 1.26 | - |
-| int8_groups | the same | 2.05 | - |
-| the file's 4 bits: q4, Q4_1 | the same | 2.21 | 2.12 |
-"""
+# The last chapter of the page, of other programs and machines: written by hand, and kept.
+ELSEWHERE = "## Layers and whole models\n"
 
 
 def geometric_mean(numbers):
@@ -252,7 +184,9 @@ def main():
     pages = [write([file for file in files if "race" not in file], commands)]
     pages += [page([file for file in commands if file["race"] == name]) for name, page in COMMANDS.items()]
     pages = ["\n".join(page) for page in pages]
-    print("\n".join(wrapped("\n\n".join([*pages, ELSEWHERE]))).rstrip())
+    page = Path(__file__).parents[2] / "docs/benchmarks.md"
+    kept = page.read_text().partition(ELSEWHERE)[2]
+    print("\n".join(wrapped("\n\n".join(pages))).rstrip(), ELSEWHERE + kept, sep="\n\n", end="")
 
 
 main()
