@@ -5,6 +5,7 @@
 #include "qkv/models/sentence_encoder.h"
 #include "qkv/pipelines/embedder.h"
 #include "qkv/train/train_files.h"
+#include "train/data/labelled_texts.h"
 #include "train/text_files.h"
 #include "train/trained_files.h"
 #include "train/watcher.h"
@@ -98,6 +99,17 @@ TEST_F(SentenceFiles, LearnsAndItsFolderEmbeds) {
   };
   EXPECT_NEAR(cosine(0, 0), 1, 1e-6);
   EXPECT_GT(cosine(0, 1), cosine(2, 1));
+}
+
+TEST_F(SentenceFiles, PairsOfAllLengthsShareABatch) {
+  const Tokenizer tokenizer =
+      Tokenizer::load(files_.from + "/tokenizer.json", TextEncoder::read_config(files_.from).vocab);
+  const std::string path = folder_.put("lengths.tsv", "w1\tw2\nw1 w2 w3 w1 w2 w3 w1 w2 w3 w1\tw4\n");
+  const training::SentenceExamples pairs(training::read_labelled_texts(path, {.second = true, .label = false}, {}, {}),
+                                         tokenizer, 16);
+  ASSERT_EQ(pairs.count(), 2);
+  EXPECT_EQ(pairs.size(0).length, pairs.size(1).length);
+  EXPECT_EQ(pairs.size(1).cost, 1);
 }
 
 TEST_F(SentenceFiles, HasTheSameBitsOnAnyThreadsAndAfterAnInterruption) { expect_same_bits({25}); }

@@ -1,6 +1,8 @@
 // Dropout between layers against the public mask, on every target; in place, in parts, and on any threads.
 #include "attention/attention_testing.h"
 #include "layers/basic/rows.h"
+#include "qkv/layers/feed_forward.h"
+#include "qkv/layers/initial_weights.h"
 
 namespace qkv {
 namespace {
@@ -47,6 +49,18 @@ TEST(LayerDropout, PlacesHaveTheirOwnSeeds) {
   EXPECT_NE(dropout_at(dropout, 0).seed, dropout_at({.p = 0.1, .seed = 4}, 0).seed);
   EXPECT_EQ(dropout_at(dropout, 2).seed, dropout_at(dropout, 2).seed);
   EXPECT_EQ(dropout_at(dropout, 2).p, 0.1);
+}
+
+TEST(LayerDropout, OfActivationsIsLeftOutOnRequest) {
+  Random random(4);
+  const Tensor x = testing::normal(random, {9, 12});
+  const Dropout dropout{.p = 0.5, .seed = 5};
+  for (const bool dropped : {true, false}) {
+    Weights weights = initial_weights(6);
+    const FeedForward layer({.model_dim = 12, .ff_dim = 40, .activation_dropout = dropped}, weights);
+    FeedForwardSaved saved;
+    EXPECT_EQ(testing::same_bits(layer.forward(x, dropout, saved), layer.forward(x)), !dropped);
+  }
 }
 
 }  // namespace
