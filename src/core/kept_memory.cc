@@ -255,7 +255,7 @@ class KeptMemory {
 
   void give_back(Region* region) {
     for (Block* block = first_of(region); block->size > 0; block = after(block)) {
-      if (!block->is_free) continue;
+      if (!block->is_free || (block->is_clean && region->used > 0)) continue;
       remove(block);
       if (region->used == 0) continue;
       const std::uintptr_t begin = round_up(reinterpret_cast<std::uintptr_t>(block + 1), page_bytes());
