@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "attention/forward/forward_block-inl.h"
+#include "attention/forward/forward_part-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace qkv::HWY_NAMESPACE {
