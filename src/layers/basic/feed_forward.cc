@@ -23,19 +23,28 @@ constexpr std::int64_t kTaskElements = 1 << 15;
 // Of the wide rows, computed at once: 64 KiB in f32.
 constexpr std::int64_t kChunkElements = 1 << 14;
 
-// body(row) for each row of x [rows, columns], some of them a task.
+// body(row) for each row of x [rows, columns], `elements` of them a task.
 template <class Body>
-void for_each_row(const TensorView& x, int threads, const Body& body) {
-  const std::int64_t rows = x.size(0), step = std::max<std::int64_t>(kTaskElements / x.size(1), 1);
+void for_each_row(const TensorView& x, std::int64_t elements, int threads, const Body& body) {
+  const std::int64_t rows = x.size(0), step = std::max<std::int64_t>(elements / x.size(1), 1);
   parallel_for(divide_up(rows, step), threads, [&](std::int64_t task, int) {
     for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) body(row);
   });
 }
 
-void activate_all(Activation activation, const MutableTensorView& x, int threads) {
+// x = activation(x) * gate, which nobody has to give, in one pass, of few rows, too, where threads are awake.
+void activate_all(Activation activation, const MutableTensorView& x, const TensorView& gate, int threads) {
+  constexpr std::int64_t kActivatedElements = 1 << 12;  // of a task: some microseconds
+  constexpr double kElementWork = 40;                   // in multiply-adds
+  threads = worth_sharing(threads, kElementWork * static_cast<double>(x.element_count()), 0);
   const auto run = [&]<class T>(T) {
-    for_each_row(x, threads,
-                 [&](std::int64_t row) { activate(activation, x.data<T>() + row * x.stride(0), x.size(1)); });
+    for_each_row(x, kActivatedElements, threads, [&](std::int64_t row) {
+      T* own = x.data<T>() + row * x.stride(0);
+      activate(activation, own, x.size(1));
+      if (!gate) return;
+      const T* factor = gate.data<T>() + row * gate.stride(0);
+      for (std::int64_t i = 0; i < x.size(1); ++i) own[i] *= factor[i];
+    });
   };
   visit_f32_f64(x.dtype(), run);
 }
@@ -44,7 +53,7 @@ void activate_all(Activation activation, const MutableTensorView& x, int threads
 void multiply_all(const TensorView& x, const TensorView& factor, const MutableTensorView& out, int threads) {
   if (!factor) return;
   const auto run = [&]<class T>(T) {
-    for_each_row(x, threads, [&](std::int64_t row) {
+    for_each_row(x, kTaskElements, threads, [&](std::int64_t row) {
       const T *own = x.data<T>() + row * x.stride(0), *other = factor.data<T>() + row * factor.stride(0);
       T* to = out.data<T>() + row * out.stride(0);
       for (std::int64_t i = 0; i < x.size(1); ++i) to[i] = own[i] * other[i];
@@ -53,30 +62,10 @@ void multiply_all(const TensorView& x, const TensorView& factor, const MutableTe
   visit_f32_f64(x.dtype(), run);
 }
 
-// x = activation(x) * gate, which nobody has to give, in one pass, of few rows, too, where threads are awake.
-void activate_gated(Activation activation, const MutableTensorView& x, const TensorView& gate, int threads) {
-  constexpr std::int64_t kGatedElements = 1 << 12;  // of a task: some microseconds
-  constexpr double kElementWork = 40;               // in multiply-adds
-  const std::int64_t rows = x.size(0), step = std::max<std::int64_t>(kGatedElements / x.size(1), 1);
-  threads = worth_sharing(threads, kElementWork * static_cast<double>(x.element_count()), 0);
-  const auto run = [&]<class T>(T) {
-    parallel_for(divide_up(rows, step), threads, [&](std::int64_t task, int) {
-      for (std::int64_t row = task * step; row < std::min(rows, (task + 1) * step); ++row) {
-        T* own = x.data<T>() + row * x.stride(0);
-        activate(activation, own, x.size(1));
-        if (!gate) continue;
-        const T* factor = gate.data<T>() + row * gate.stride(0);
-        for (std::int64_t i = 0; i < x.size(1); ++i) own[i] *= factor[i];
-      }
-    });
-  };
-  visit_f32_f64(x.dtype(), run);
-}
-
 // gradient *= the derivative at x.
 void through_activation(Activation activation, const TensorView& x, const MutableTensorView& gradient, int threads) {
   const auto run = [&]<class T>(T) {
-    for_each_row(x, threads, [&](std::int64_t row) {
+    for_each_row(x, kTaskElements, threads, [&](std::int64_t row) {
       activate_backward(activation, x.data<T>() + row * x.stride(0), gradient.data<T>() + row * gradient.stride(0),
                         x.size(1));
     });
@@ -122,7 +111,7 @@ Tensor FeedForward::activated(const TensorView& rows, int threads) const {
       gate = Tensor::uninitialized(part.shape(), rows.dtype());
       third_->forward_columns(rows, begin, gate, threads);
     }
-    activate_gated(config_.activation, part, gate_rows(std::as_const(gate), 0, rows.size(0)), threads);
+    activate_all(config_.activation, part, gate_rows(std::as_const(gate), 0, rows.size(0)), threads);
   }
   return wide;
 }
@@ -179,8 +168,7 @@ Tensor FeedForward::forward(const TensorView& x, const Dropout& dropout, FeedFor
     first_.forward(in, wide, threads);
     if (third_) third_->forward(in, gate, threads);
     Tensor active = Tensor::copy(wide);
-    activate_all(config_.activation, active, threads);
-    multiply_all(active, gate, active, threads);
+    activate_all(config_.activation, active, gate, threads);
     drop(own, active, active, threads, begin);
     second_.forward(active, out_rows.slice(0, begin, end), threads);
   });
@@ -198,7 +186,7 @@ void FeedForward::backward(const TensorView& x, const Dropout& dropout, const Fe
     const TensorView wide = saved.wide.view().slice(0, begin, end), gate = gate_rows(saved.gate, begin, end);
     const MutableTensorView active_part = active.view().slice(0, begin, end);
     convert(wide, active_part);
-    activate_all(config_.activation, active_part, threads);
+    activate_all(config_.activation, active_part, {}, threads);
     const MutableTensorView gradient = grad_wide.view().slice(0, begin, end);
     matmul(grad_rows.view().slice(0, begin, end), back, gradient, {.threads = threads});
     drop(own, gradient, gradient, threads, begin);
