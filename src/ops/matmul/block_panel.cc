@@ -1,6 +1,8 @@
 // Widens the blocks of a panel, and multiplies rows by them, compiled once per CPU target.
 #include "ops/matmul/block_panel.h"
 
+#include <algorithm>
+
 #include "ops/matmul/matmul_panel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -90,74 +92,141 @@ HWY_INLINE void for_each_pair(const BlockPanel& panel, const Use& use) {
   }
 }
 
-template <class Form>
-HWY_INLINE void advance(BlockPanel& panel) {
-  panel.numbers += Form::kBytes * kTileColumns<float>;
-  panel.scales += Form::kScales * kTileColumns<float>;
+// tile.operator()<kRows>(row) for tiles of the rows.
+template <class Tile>
+HWY_INLINE void for_each_tile(std::int64_t rows, const Tile& tile) {
+  std::int64_t row = 0;
+  const auto tiles_of = [&]<int kRows>() HWY_ATTR {
+    for (; row + kRows <= rows; row += kRows) tile.template operator()<kRows>(row);
+  };
+  tiles_of.template operator()<kTileRows>();
+  if constexpr (kTileRows > 4) tiles_of.template operator()<4>();
+  tiles_of.template operator()<2>();
+  tiles_of.template operator()<1>();
 }
 
-template <class Form>
-void widen_blocks(const BlockPanel& from, std::int64_t depth, float* to) {
-  const Tag<float> d;
-  BlockPanel panel = from;
-  for (std::int64_t begin = 0; begin < depth; begin += kBlockDepth, advance<Form>(panel)) {
-    for_each_pair<Form>(panel, [&](std::int64_t k, const auto& first, const auto& second) HWY_ATTR {
-      float* row = to + (begin + k) * kTileColumns<float>;
-      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
-        hn::Store(first[c], d, row + c * kLanes<float>);
-        hn::Store(second[c], d, row + kTileColumns<float> + c * kLanes<float>);
-      }
-    });
+template <int kRows, int kVectors>
+HWY_INLINE void clear(Vec<float> (&sum)[kRows][kVectors]) {
+  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+    QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(Tag<float>());
   }
 }
 
-// Tiles of kRows from `row` on while they fit; returns the row behind them.
-template <class Form, int kRows>
-HWY_INLINE std::int64_t multiply_tiles(const BlockRows& rows, std::int64_t row) {
-  const Tag<float> d;
-  for (; row + kRows <= rows.rows; row += kRows) {
-    Vec<float> sum[kRows][kTileVectors];
-    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Zero(d);
+// Some rows times a panel's blocks.
+template <class Form>
+class BlockProduct {
+ public:
+  explicit BlockProduct(const BlockRows& rows) : rows_(rows) {}
+
+  void widen(std::int64_t begin, std::int64_t count, float* to) const {
+    const Tag<float> d;
+    BlockPanel panel = rows_.panel;
+    panel.numbers += begin / kBlockDepth * kNumbers;
+    panel.scales += begin / kBlockDepth * kScales;
+    for (std::int64_t block = 0; block < count; block += kBlockDepth, advance(panel)) {
+      for_each_pair<Form>(panel, [&](std::int64_t k, const auto& first, const auto& second) HWY_ATTR {
+        float* row = to + (block + k) * kTileColumns<float>;
+        QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
+          hn::Store(first[c], d, row + c * kLanes<float>);
+          hn::Store(second[c], d, row + kTileColumns<float> + c * kLanes<float>);
+        }
+      });
     }
-    const float* left = rows.left + row * rows.left_stride;
+  }
+
+  template <int kRows>
+  HWY_INLINE void add(std::int64_t row, std::int64_t begin, const float* right, std::int64_t count,
+                      Vec<float> (&sum)[kRows][kTileVectors]) const {
+    multiply_tile<kRows, kTileVectors>(left(row) + begin, rows_.left_stride, 1, right, kTileColumns<float>, count, sum);
+  }
+
+  // The whole depth, widened in registers.
+  template <int kRows>
+  HWY_INLINE void add_widening(std::int64_t row, Vec<float> (&sum)[kRows][kTileVectors]) const {
     const auto add = [&](const float* numbers, const Vec<float>(&right)[kTileVectors]) HWY_ATTR {
       QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-        const Vec<float> element = hn::Set(d, numbers[r * rows.left_stride]);
+        const Vec<float> element = hn::Set(Tag<float>(), numbers[r * rows_.left_stride]);
         QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = MultiplyAdd::apply(element, right[c], sum[r][c]);
       }
     };
-    BlockPanel panel = rows.panel;
-    for (std::int64_t begin = 0; begin < rows.depth; begin += kBlockDepth, advance<Form>(panel)) {
+    BlockPanel panel = rows_.panel;
+    const float* numbers = left(row);
+    for (std::int64_t begin = 0; begin < rows_.depth; begin += kBlockDepth, advance(panel)) {
       for_each_pair<Form>(panel, [&](std::int64_t k, const auto& first, const auto& second) HWY_ATTR {
-        add(left + begin + k, first);
-        add(left + begin + k + 1, second);
+        add(numbers + begin + k, first);
+        add(numbers + begin + k + 1, second);
       });
     }
-    const DepthBlock<float> block{.begin = 0, .count = rows.depth, .add = rows.accumulate, .bias = rows.bias};
-    float* out = rows.out + row * rows.out_stride;
-    if (rows.columns == kTileColumns<float>) {
-      store_tile<kRows, kTileVectors>(sum, block, out, rows.out_stride);
+  }
+
+  template <int kRows>
+  HWY_INLINE void store(std::int64_t row, const Vec<float> (&sum)[kRows][kTileVectors]) const {
+    const DepthBlock<float> block{.begin = 0, .count = rows_.depth, .add = rows_.accumulate, .bias = rows_.bias};
+    float* out = rows_.out + row * rows_.out_stride;
+    if (rows_.columns == kTileColumns<float>) {
+      store_tile<kRows, kTileVectors>(sum, block, out, rows_.out_stride);
     } else {
-      store_part_of_tile<kRows, kTileVectors>(sum, block, out, rows.out_stride, rows.columns);
+      store_part_of_tile<kRows, kTileVectors>(sum, block, out, rows_.out_stride, rows_.columns);
     }
   }
-  return row;
+
+ private:
+  static constexpr std::int64_t kNumbers = Form::kBytes * kTileColumns<float>,
+                                kScales = Form::kScales * kTileColumns<float>;  // of a block
+
+  static HWY_INLINE void advance(BlockPanel& panel) {
+    panel.numbers += kNumbers;
+    panel.scales += kScales;
+  }
+
+  const float* left(std::int64_t row) const { return rows_.left + row * rows_.left_stride; }
+
+  const BlockRows& rows_;
+};
+
+// Several tiles of rows: a stretch is widened once for all of them.
+template <class Form>
+void multiply_stretches(const BlockRows& rows, const BlockProduct<Form>& product) {
+  const Tag<float> d;
+  float *wide = rows.room, *waiting = wide + kStretchDepth * kTileColumns<float>;
+  std::int64_t begin = 0;
+  do {  // once for an empty depth
+    const std::int64_t count = std::min(kStretchDepth, rows.depth - begin);
+    product.widen(begin, count, wide);
+    for_each_tile(rows.rows, [&]<int kRows>(std::int64_t row) HWY_ATTR {
+      Vec<float> sum[kRows][kTileVectors];
+      const auto each_sum = [&](const auto& use) HWY_ATTR {
+        QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+          QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) {
+            use(sum[r][c], waiting + (row + r) * kTileColumns<float> + c * kLanes<float>);
+          }
+        }
+      };
+      each_sum([&](Vec<float>& one, const float* from)
+                   HWY_ATTR { one = begin == 0 ? hn::Zero(d) : hn::Load(d, from); });
+      product.add(row, begin, wide, count, sum);
+      if (begin + count == rows.depth) return product.store(row, sum);
+      each_sum([&](const Vec<float>& one, float* to) HWY_ATTR { hn::Store(one, d, to); });
+    });
+    begin += count;
+  } while (begin < rows.depth);
 }
 
 template <class Form>
 void multiply_blocks(const BlockRows& rows) {
-  std::int64_t row = multiply_tiles<Form, kTileRows>(rows, 0);
-  row = multiply_tiles<Form, 4>(rows, row);
-  row = multiply_tiles<Form, 2>(rows, row);
-  multiply_tiles<Form, 1>(rows, row);
+  const BlockProduct<Form> product(rows);
+  if (rows.rows > kTileRows) return multiply_stretches(rows, product);
+  for_each_tile(rows.rows, [&]<int kRows>(std::int64_t row) HWY_ATTR {
+    Vec<float> sum[kRows][kTileVectors];
+    clear(sum);
+    product.add_widening(row, sum);
+    product.store(row, sum);
+  });
 }
 
-void widen_q8(const BlockPanel& panel, std::int64_t depth, float* to) { widen_blocks<WholeBytes>(panel, depth, to); }
-void widen_q4(const BlockPanel& panel, std::int64_t depth, float* to) { widen_blocks<HalfBytes>(panel, depth, to); }
 void multiply_q8(const BlockRows& rows) { multiply_blocks<WholeBytes>(rows); }
 void multiply_q4(const BlockRows& rows) { multiply_blocks<HalfBytes>(rows); }
-int most_rows() { return 2 * kTileRows; }
+int tile_rows() { return kTileRows; }
 
 }  // namespace qkv::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -169,21 +238,17 @@ HWY_AFTER_NAMESPACE();
 namespace qkv::inline ops {
 namespace {
 
-HWY_EXPORT(widen_q8);
-HWY_EXPORT(widen_q4);
 HWY_EXPORT(multiply_q8);
 HWY_EXPORT(multiply_q4);
-HWY_EXPORT(most_rows);
+HWY_EXPORT(tile_rows);
 
 }  // namespace
 
 BlockKernel block_kernel(WeightStorage storage) {
   ensure_target();
-  const std::int64_t rows = HWY_DYNAMIC_DISPATCH(most_rows)();
-  if (storage == WeightStorage::q8) {
-    return {HWY_DYNAMIC_DISPATCH(widen_q8), HWY_DYNAMIC_DISPATCH(multiply_q8), rows, kBlockDepth, 1, 1};
-  }
-  return {HWY_DYNAMIC_DISPATCH(widen_q4), HWY_DYNAMIC_DISPATCH(multiply_q4), rows, kBlockDepth / 2, 2, 4};
+  const std::int64_t rows = HWY_DYNAMIC_DISPATCH(tile_rows)();
+  if (storage == WeightStorage::q8) return {HWY_DYNAMIC_DISPATCH(multiply_q8), rows, kBlockDepth, 1, 1};
+  return {HWY_DYNAMIC_DISPATCH(multiply_q4), rows, kBlockDepth / 2, 2, 4};
 }
 
 }  // namespace qkv::inline ops

@@ -11,6 +11,10 @@ namespace qkv::inline ops {
 // Rows of a block.
 inline constexpr std::int64_t kBlockDepth = 32;
 
+// Steps of the depth that are widened together, with AVX-512 24 KiB, half of the first cache; and rows whose sums wait
+// meanwhile, 48 KiB.
+inline constexpr std::int64_t kStretchDepth = 128, kMostBlockRows = 256;
+
 // Rows of a panel from a whole number of blocks on, as PackedMatrix has them.
 struct BlockPanel {
   const std::uint8_t* numbers;
@@ -22,7 +26,7 @@ inline BlockPanel first_panel(const PackedMatrix& b) {
 }
 
 // out [rows, columns] = left [rows, depth] panel [depth, panel_columns] (+ bias), as PanelProduct, of at most
-// kWideDepth steps: one chain, whose factors are widened on the way, once for a tile of rows.
+// kWideDepth steps and kMostBlockRows rows: one chain, whose factors are widened on the way.
 struct BlockRows {
   const float* left;
   std::int64_t left_stride;
@@ -34,13 +38,12 @@ struct BlockRows {
   std::int64_t columns;
   const float* bias;  // nullptr: none
   bool accumulate;
+  float* room;  // [kStretchDepth + kMostBlockRows, panel_columns], for more rows than a tile has
 };
 
 struct BlockKernel {
-  // to [depth, panel_columns] are the panel's numbers.
-  void (*widen)(const BlockPanel& panel, std::int64_t depth, float* to);
   void (*multiply)(const BlockRows& rows);
-  std::int64_t most_rows;     // more are cheaper to multiply by what widen() gives
+  std::int64_t tile_rows;
   std::int64_t number_bytes;  // of a block of one column
   std::int64_t scales;        // of a block of one column
   std::int64_t group;         // bytes of a column that lie together

@@ -96,9 +96,8 @@ void multiply(const TensorView& a, const PackedMatrix& b, Columns columns, const
   const S* panels = b.panels().data<S>();
   const T* bias = options.bias ? options.bias.data<T>() : nullptr;
   T* result = out.data<T>();
-  WideRoom wide(sizeof(S) < sizeof(T) ? m : 0, width, options.threads);
   for_each_panel(m, b, columns, kTaskRows, options.threads,
-                 [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
+                 [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int) {
                    const std::int64_t begin = std::max(panel * width, columns.begin);
                    const std::int64_t end = std::min((panel + 1) * width, columns.end), to = begin - columns.begin;
                    const PanelProduct<T, S> own{.left = left + row * a.stride(0),
@@ -111,8 +110,7 @@ void multiply(const TensorView& a, const PackedMatrix& b, Columns columns, const
                                                 .out_stride = out.stride(0),
                                                 .columns = end - begin,
                                                 .bias = bias == nullptr ? nullptr : bias + to,
-                                                .accumulate = options.accumulate,
-                                                .wide = wide.of(worker)};
+                                                .accumulate = options.accumulate};
                    multiply_depths(kernel, own, width);
                  });
 }
@@ -186,52 +184,39 @@ void multiply_int8(const TensorView& a, const PackedMatrix& b, const MutableTens
                  });
 }
 
-// Few rows are multiplied by blocks as they are, more by what they are widened to, a block of the depth at a time:
-// sums are those of the kernel for floats.
+// A block of the depth at a time: sums are those of the kernel for floats.
 void multiply_blocks(const TensorView& a, const PackedMatrix& b, const MutableTensorView& out,
                      const MatmulOptions& options) {
   const std::int64_t m = a.size(0), k = b.rows(), n = b.columns(), width = panel_columns<float>();
   check_panels(b, panel_columns<float>(), 1);
   if (m == 0 || n == 0) return;
   const BlockKernel kernel = block_kernel(b.storage());
-  const MultiplyPanel<float> multiply_wide = multiply_panel<float>();
   const BlockPanel first = first_panel(b);
   const float *left = a.data<float>(), *bias = options.bias ? options.bias.data<float>() : nullptr;
   float* result = out.data<float>();
-  WideRoom wide(m, width, options.threads, kernel.most_rows + 1);
-  for_each_panel(
-      m, b, Columns(b), kTaskRows, options.threads,
-      [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
-        const std::int64_t column = panel * width;
-        std::int64_t begin = 0;
-        do {
-          if (begin % kStopDepth == 0) check_stop();
-          const std::int64_t count = std::min(kWideDepth, k - begin);
-          const float* own = left + row * a.stride(0) + begin;
-          float* to = result + row * out.stride(0) + column;
-          const BlockPanel blocks = kernel.at(first, k, width, panel, begin);
-          const std::int64_t columns = std::min(width, n - column);
-          const bool accumulate = options.accumulate || begin > 0;
-          begin += count;
-          const float* last_bias = bias != nullptr && begin == k ? bias + column : nullptr;
-          if (m <= kernel.most_rows) {
-            kernel.multiply({own, a.stride(0), rows, blocks, count, to, out.stride(0), columns, last_bias, accumulate});
-            continue;
-          }
-          kernel.widen(blocks, count, wide.of(worker));
-          multiply_wide({.left = own,
-                         .left_stride = a.stride(0),
-                         .left_step = 1,
-                         .rows = rows,
-                         .panel = wide.of(worker),
-                         .depth = count,
-                         .out = to,
-                         .out_stride = out.stride(0),
-                         .columns = columns,
-                         .bias = last_bias,
-                         .accumulate = accumulate});
-        } while (begin < k);
-      });
+  static_assert(kStretchDepth + kMostBlockRows <= kWideDepth);
+  WideRoom room(m, width, options.threads, kernel.tile_rows + 1);
+  for_each_panel(m, b, Columns(b), kMostBlockRows, options.threads,
+                 [&](std::int64_t row, std::int64_t rows, std::int64_t panel, int worker) {
+                   const std::int64_t column = panel * width;
+                   std::int64_t begin = 0;
+                   do {
+                     if (begin % kStopDepth == 0) check_stop();
+                     const std::int64_t count = std::min(kWideDepth, k - begin);
+                     kernel.multiply({.left = left + row * a.stride(0) + begin,
+                                      .left_stride = a.stride(0),
+                                      .rows = rows,
+                                      .panel = kernel.at(first, k, width, panel, begin),
+                                      .depth = count,
+                                      .out = result + row * out.stride(0) + column,
+                                      .out_stride = out.stride(0),
+                                      .columns = std::min(width, n - column),
+                                      .bias = bias != nullptr && begin + count == k ? bias + column : nullptr,
+                                      .accumulate = options.accumulate || begin > 0,
+                                      .room = room.of(worker)});
+                     begin += count;
+                   } while (begin < k);
+                 });
 }
 
 // Both operands lie in panels of the same width: one of a, read across, gives the rows of a task.

@@ -224,7 +224,8 @@ Blocks random_blocks(WeightStorage storage, std::int64_t n, std::int64_t k) {
   return drawn;
 }
 
-// Few rows are multiplied by another kernel than many, in tiles; 1,056 rows of weights span three blocks of the depth.
+// A tile of rows is multiplied by another kernel than many; 1,056 rows of weights span three blocks of the depth, 672
+// six stretches.
 TEST_P(MatmulStorage, BlocksAreTheProductOfTheirNumbers) {
   for (const WeightStorage storage : {WeightStorage::q8, WeightStorage::q4}) {
     for (const auto& [m, k, n] : {Sizes{1, 32, 1},
@@ -235,7 +236,9 @@ TEST_P(MatmulStorage, BlocksAreTheProductOfTheirNumbers) {
                                   {15, 544, 50},
                                   {17, 1056, 53},
                                   {300, 32, 3},
+                                  {300, 672, 50},
                                   {1, 0, 5},
+                                  {20, 0, 5},
                                   {1, 16384, 2}}) {
       const auto [bytes, numbers] = random_blocks(storage, n, k);
       const Tensor a = random_matrix({m, k}, 1), bias = random_matrix({n}, 3), before = random_matrix({m, n}, 4);
