@@ -8,8 +8,8 @@ guesses, and the time from the start of the program to its first token.
 FOLDER is one of Hugging Face, which qkv and transformers open; --gguf is the same model in 4 bits for q4 and llama.cpp, the
 one of npm's node-llama-cpp, of which --llama has the node_modules, a copy of generate_llama.mjs beside them. Needs qkv, torch
 and transformers; --mistral needs mistralrs, too, which takes texts: a word a token. Every engine writes as many tokens, greedily, whatever would end a text. Times are the best of the rounds that
-begin within --seconds. A plain read is torch's sum of as many bytes as the weights of the layers and the output have, on as
-many threads. The peak is that of `qkv bench`, and only products with weights count as work.
+begin within --seconds. A plain read is torch's sum, or product with themselves, of as many bytes as the weights of the layers and the output
+have, on as many threads. The peak is that of `qkv bench`, and only products with weights count as work.
 """
 
 import argparse
@@ -180,7 +180,8 @@ def main():
     output = model.get_output_embeddings().weight.numel()
     if model.get_output_embeddings().weight is not model.get_input_embeddings().weight:
         matrices -= output
-    words = torch.zeros(matrices // 2, dtype=torch.int64)
+    words = torch.ones(matrices // 2, dtype=torch.int64)  # written: memory that was not is read from one page
+    numbers = words.view(torch.float32)
     best, read = {name: {} for name in engines}, float("inf")
     llama = {}
     repeating = LONG[:24] * 4
@@ -189,7 +190,7 @@ def main():
         for case, work in cases(repeating).items():
             for name, engine in engines.items():
                 best[name][case] = min(best[name].get(case, float("inf")), seconds(lambda: work(engine)))
-            read = min(read, seconds(lambda: torch.sum(words)))
+            read = min(read, seconds(lambda: torch.sum(words)), seconds(lambda: torch.dot(numbers, numbers)))
         for name, engine in mistral.items():
             own = best.setdefault(name, {})
             for case in ("first", "decode", "prefill"):
