@@ -78,15 +78,18 @@ OrderedJson to_object(const Attentions& attentions, std::size_t index, const std
           {"all", OrderedJson::array()}};
 }
 
+OrderedJson places_of(const std::vector<HeadIndex>& heads, const std::vector<AttentionSite>& sites) {
+  return json_list(heads, [&](const HeadIndex& one) -> OrderedJson {
+    return {{"attention", sites[one.site].name}, {"layer", one.layer}, {"head", one.head}};
+  });
+}
+
 OrderedJson to_object(const LeftOut& left_out, const std::vector<AttentionSite>& sites) {
-  OrderedJson object = {{"heads", OrderedJson::array()}, {"keys", OrderedJson::array()}};
-  for (const HeadIndex& one : left_out.heads) {
-    object["heads"].push_back({{"attention", sites[one.site].name}, {"layer", one.layer}, {"head", one.head}});
-  }
-  for (const auto& [key, site] : left_out.keys) {
-    object["keys"].push_back({{"attention", sites[site].name}, {"key", key}});
-  }
-  return object;
+  const auto key_of = [&](const auto& left) -> OrderedJson {
+    const auto& [key, site] = left;
+    return {{"attention", sites[site].name}, {"key", key}};
+  };
+  return {{"heads", places_of(left_out.heads, sites)}, {"keys", json_list(left_out.keys, key_of)}};
 }
 
 // The number after "layers.", and of the outputs of an attention which one it is.
@@ -104,13 +107,11 @@ OrderedJson place_of(const SublayerVectors& sublayer, const std::vector<Attentio
 }
 
 OrderedJson to_object(const SublayerVectors& sublayer, const Attentions& attentions) {
-  OrderedJson lengths = OrderedJson::array();
-  for (const double length : sublayer.lengths) lengths.push_back(json_number_f32(length));
   OrderedJson object = {{"name", sublayer.name},
                         {"part", sublayer.part},
                         {"sequence", attentions.sequences[sublayer.sequence].name},
                         {"shape", {std::ssize(sublayer.lengths), sublayer.size}},
-                        {"lengths", lengths}};
+                        {"lengths", json_list(sublayer.lengths, json_number_f32)}};
   object.update(place_of(sublayer, attentions.sites));
   return object;
 }
@@ -126,35 +127,27 @@ OrderedJson to_object(const Alignment& alignment, const HeadSurvey& survey) {
                         {"source_words", alignment.source.words},
                         {"target_words", alignment.output.words},
                         {"word_alignment", json_numbers(survey.word_alignment)},
-                        {"word_weights", json_numbers(survey.word_weights)},
-                        {"written", OrderedJson::array()}};
-  for (const WrittenToken& token : alignment.written) {
+                        {"word_weights", json_numbers(survey.word_weights)}};
+  const auto guessed = [](const LayerGuess& guess) {
+    OrderedJson layer = to_object(guess.best);
+    layer["written"] = io::json_number(guess.written);
+    return layer;
+  };
+  object["written"] = json_list(alignment.written, [&](const WrittenToken& token) {
     OrderedJson one = to_object(static_cast<const TokenProbability&>(token));
-    one["candidates"] = OrderedJson::array();
-    for (const TokenProbability& candidate : token.candidates) one["candidates"].push_back(to_object(candidate));
-    if (alignment.is_continuation) {
-      one["layers"] = OrderedJson::array();
-      for (const LayerGuess& guess : token.layers) {
-        OrderedJson layer = to_object(guess.best);
-        layer["written"] = io::json_number(guess.written);
-        one["layers"].push_back(std::move(layer));
-      }
-    }
-    object["written"].push_back(one);
-  }
+    one["candidates"] = json_list(token.candidates, [](const TokenProbability& each) { return to_object(each); });
+    if (alignment.is_continuation) one["layers"] = json_list(token.layers, guessed);
+    return one;
+  });
   return object;
 }
 
 OrderedJson measured(const std::vector<MeasuredBy>& by) {
-  OrderedJson list = OrderedJson::array();
-  for (const MeasuredBy& one : by) {
-    OrderedJson values = OrderedJson::array();
-    for (const double value : one.values) values.push_back(io::json_number(value));
-    list.push_back({{"measure", name_of(one.measure)},
-                    {"values", std::move(values)},
-                    {"rank_correlation", one.correlation ? OrderedJson(*one.correlation) : OrderedJson(nullptr)}});
-  }
-  return list;
+  return json_list(by, [](const MeasuredBy& one) -> OrderedJson {
+    return {{"measure", name_of(one.measure)},
+            {"values", json_list(one.values, io::json_number)},
+            {"rank_correlation", one.correlation ? OrderedJson(*one.correlation) : OrderedJson(nullptr)}};
+  });
 }
 
 }  // namespace
@@ -168,8 +161,7 @@ std::string to_json(const HeadSurvey& survey) {
   object["input"] = input;
   object["cut"] = cut_of(survey.attentions);
   if (!remarks.empty()) object["remarks"] = remarks;
-  object["sequences"] = OrderedJson::array();
-  for (const AttentionSequence& sequence : sequences) object["sequences"].push_back(to_object(sequence));
+  object["sequences"] = json_list(sequences, [](const AttentionSequence& sequence) { return to_object(sequence); });
   object["left_out"] = to_object(left_out, sites);
   object["attentions"] = OrderedJson::array();
   for (std::size_t s = 0; s < sites.size(); ++s) {
@@ -179,10 +171,8 @@ std::string to_json(const HeadSurvey& survey) {
   for (const HeadSurvey::Entry& entry : survey.heads) {
     object["attentions"][entry.index.site]["all"].push_back(to_object(entry, survey));
   }
-  object["sublayers"] = OrderedJson::array();
-  for (const SublayerVectors& sublayer : survey.sublayers) {
-    object["sublayers"].push_back(to_object(sublayer, survey.attentions));
-  }
+  object["sublayers"] = json_list(
+      survey.sublayers, [&](const SublayerVectors& sublayer) { return to_object(sublayer, survey.attentions); });
   const bool continues = alignment && alignment->is_continuation;
   object["translation"] = alignment && !continues ? to_object(*alignment, survey) : OrderedJson(nullptr);
   if (continues) object["continuation"] = to_object(*alignment, survey);
@@ -274,18 +264,13 @@ std::string to_json(const TokenMeasures& measures) {
   object["log_probability"] =
       measures.log_probability ? io::json_number(*measures.log_probability) : OrderedJson(nullptr);
   if (measures.score) object["score"] = io::json_number(*measures.score);
-  object["keys"] = OrderedJson::array();
-  for (const TokenMeasures::Keys& keys : measures.keys) {
-    std::vector<std::string> tokens = sequences[sites[keys.site].keys].tokens;
+  object["keys"] = json_list(measures.keys, [&](const TokenMeasures::Keys& keys) -> OrderedJson {
+    const AttentionSite& site = measures.attentions.sites[keys.site];
+    std::vector<std::string> tokens = measures.attentions.sequences[site.keys].tokens;
     if (!keys.by.empty()) tokens.resize(keys.by.front().values.size());
-    object["keys"].push_back(
-        {{"attention", sites[keys.site].name}, {"tokens", tokens}, {"measures", measured(keys.by)}});
-  }
-  OrderedJson places = OrderedJson::array();
-  for (const HeadIndex& head : measures.heads) {
-    places.push_back({{"attention", sites[head.site].name}, {"layer", head.layer}, {"head", head.head}});
-  }
-  object["heads"] = {{"all", std::move(places)}, {"measures", measured(measures.by_heads)}};
+    return {{"attention", site.name}, {"tokens", tokens}, {"measures", measured(keys.by)}};
+  });
+  object["heads"] = {{"all", places_of(measures.heads, sites)}, {"measures", measured(measures.by_heads)}};
   if (outputs) {
     object["words"] = {{"all", sequences[sites[0].keys].words.words}, {"measures", measured(measures.by_words)}};
   }

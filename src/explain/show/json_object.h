@@ -22,6 +22,14 @@ using OrderedJson = nlohmann::ordered_json;
 OrderedJson json_object(const char* kind, const std::string& target, Dtype dtype, const std::string& title,
                         const std::string& fingerprint = {});
 
+// What `make` gives for each of a range.
+template <class Range, class Make>
+OrderedJson json_list(const Range& range, const Make& make) {
+  OrderedJson list = OrderedJson::array();
+  for (const auto& each : range) list.push_back(make(each));
+  return list;
+}
+
 // A number that was computed in f32, in as many digits as read back to it.
 OrderedJson json_number_f32(double value);
 

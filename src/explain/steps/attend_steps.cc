@@ -31,17 +31,16 @@ Line products_line(const ExplanationContext& context, std::int64_t j) {
   const Span query{context.name("query", 0), Role::query}, key{context.name("key", j), Role::key};
   switch (context.input.score) {
     case Score::Kind::additive:
-      return {
-          plain("score_v . tanh(score_w_query ")[0], query, {" + score_w_key ", Role::none}, key, {")", Role::none}};
+      return {plain("score_v . tanh(score_w_query ")[0], query, {" + score_w_key "}, key, {")"}};
     case Score::Kind::concat:
-      return {plain("score_v . tanh(score_w [")[0], query, {"; ", Role::none}, key, {"])", Role::none}};
+      return {plain("score_v . tanh(score_w [")[0], query, {"; "}, key, {"])"}};
     case Score::Kind::bilinear:
-      return {query, {" . score_w ", Role::none}, key};
+      return {query, {" . score_w "}, key};
     case Score::Kind::dot:
     case Score::Kind::scaled_dot:
       break;
   }
-  Line line = {query, {" . ", Role::none}, key};
+  Line line = {query, {" . "}, key};
   if (context.run.query.size(1) > context.terms()) return line;
   add_products(line, context.run.query.view().select(0, 0), context.run.key.view().select(0, j));
   return line;
@@ -50,15 +49,12 @@ Line products_line(const ExplanationContext& context, std::int64_t j) {
 Section score_first_input(const ExplanationContext& context) {
   const bool own_scores = context.substituted("scores"), own_logits = context.substituted("logits");
   Block block;
-  Line what = {{"Who matters to ", Role::none}, {context.input_name(0), Role::input}, {"? ", Role::none}};
+  Line what = {{"Who matters to "}, {context.input_name(0), Role::input}, {"? "}};
   if (own_scores) {
-    what.push_back({"Its scores are those that were put in.", Role::none});
+    what.push_back({"Its scores are those that were put in."});
   } else {
-    what.insert(what.end(), {{"Its ", Role::none},
-                             {"query", Role::query},
-                             {" is compared with every ", Role::none},
-                             {"key", Role::key},
-                             {", also its own.", Role::none}});
+    append(what,
+           {{"Its "}, {"query", Role::query}, {" is compared with every "}, {"key", Role::key}, {", also its own."}});
   }
   block.lines.push_back(what);
   if (own_logits) {
@@ -77,32 +73,23 @@ Section score_first_input(const ExplanationContext& context) {
   if (context.masked()) {
     block.lines.push_back(plain("A key that the mask hides gets the logit -inf, so that softmax makes its weight 0."));
   }
-  for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
-    check_stop();
-    if (j < 0) {
-      block.lines.push_back(plain("..."));
-      continue;
-    }
+  add_lines(block, context.count(), context.most(kShownLines), [&](std::int64_t j) {
     const double score = context.run.scores.view().at<double>({0, j}),
                  logit = context.run.logits.view().at<double>({0, j});
-    Line line = own_scores ? Line{{fmt::format("score for {}", context.name("key", j)), Role::none}}
-                           : products_line(context, j);
-    line.push_back({" = ", Role::none});
-    line.push_back({number_text(score), Role::score});
-    if (own_scores) line.push_back({" (substituted)", Role::none});
+    Line line = own_scores ? plain(fmt::format("score for {}", context.name("key", j))) : products_line(context, j);
+    append(line, {{" = "}, {number_text(score), Role::score}});
+    if (own_scores) line.push_back({" (substituted)"});
     if (context.run.scale != 1 && !own_logits) {
-      line.push_back({fmt::format(",  x {} = ", number_text(context.run.scale)), Role::none});
-      line.push_back({number_text(score * context.run.scale), Role::score});
+      append(line, {{fmt::format(",  x {} = ", number_text(context.run.scale))},
+                    {number_text(score * context.run.scale), Role::score}});
     }
     if (own_logits) {
-      line.push_back({",  replaced by ", Role::none});
-      line.push_back({number_text(logit), Role::score});
+      append(line, {{",  replaced by "}, {number_text(logit), Role::score}});
     } else if (is_hidden(logit, score * context.run.scale)) {
-      line.push_back({",  hidden by the mask: ", Role::none});
-      line.push_back({"-inf", Role::score});
+      append(line, {{",  hidden by the mask: "}, {"-inf", Role::score}});
     }
-    block.lines.push_back(line);
-  }
+    return line;
+  });
   add_first_row(block, context, "logits", Role::score, &Intermediates::logits);
   return {4, "Scores for the first input", {block}};
 }
@@ -114,32 +101,25 @@ void add_exponentials(Block& block, const ExplanationContext& context) {
   double sum = 0;
   for (std::int64_t j = 0; j < count; ++j) sum += exp(run.logits.view().at<double>({0, j}));
   if (!std::isfinite(sum) || sum == 0) return;
-  Line line = {{"sum = ", Role::none}};
+  Line line = {{"sum = "}};
   const std::vector<std::int64_t> shown = some_of(count, context.most(kShownLines));
   for (std::size_t i = 0; i < shown.size(); ++i) {
-    if (i > 0) line.push_back({" + ", Role::none});
+    if (i > 0) line.push_back({" + "});
     if (shown[i] < 0) {
-      line.push_back({"...", Role::none});
+      line.push_back({"..."});
       continue;
     }
-    line.push_back({"exp(", Role::none});
-    line.push_back({number_text(run.logits.view().at<double>({0, shown[i]})), Role::score});
-    line.push_back({")", Role::none});
+    append(line, {{"exp("}, {number_text(run.logits.view().at<double>({0, shown[i]})), Role::score}, {")"}});
   }
-  line.push_back({" = ", Role::none});
-  line.push_back({number_text(sum), Role::score});
+  append(line, {{" = "}, {number_text(sum), Role::score}});
   block.lines.push_back(line);
-  for (const std::int64_t j : shown) {
-    if (j < 0) {
-      block.lines.push_back(plain("..."));
-      continue;
-    }
+  add_lines(block, count, context.most(kShownLines), [&](std::int64_t j) -> Line {
     const double exponential = exp(run.logits.view().at<double>({0, j}));
-    block.lines.push_back({{number_text(exponential), Role::score},
-                           {fmt::format(" / {} = ", number_text(sum)), Role::none},
-                           {number_text(exponential / sum), Role::weight},
-                           {fmt::format("  for {}", context.name("key", j)), Role::none}});
-  }
+    return {{number_text(exponential), Role::score},
+            {fmt::format(" / {} = ", number_text(sum))},
+            {number_text(exponential / sum), Role::weight},
+            {fmt::format("  for {}", context.name("key", j))}};
+  });
 }
 
 // The row of weights as shares of a sum, and as the kernel computes them.
@@ -152,23 +132,18 @@ void add_shares(Block& block, const ExplanationContext& context, double log_sum_
   block.lines.push_back(plain(
       "The kernel takes the logarithm of the sum first, as exp of a large logit has no room in a number: weight = "
       "exp(logit - log_sum_exp)."));
-  block.lines.push_back({{fmt::format("log_sum_exp of {} = ", context.input_name(0)), Role::none},
-                         {number_text(log_sum_exp), Role::score}});
-  for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
-    check_stop();
-    if (j < 0) {
-      block.lines.push_back(plain("..."));
-      continue;
-    }
+  block.lines.push_back(
+      {{fmt::format("log_sum_exp of {} = ", context.input_name(0))}, {number_text(log_sum_exp), Role::score}});
+  add_lines(block, context.count(), context.most(kShownLines), [&](std::int64_t j) -> Line {
     const double logit = context.run.logits.view().at<double>({0, j});
     const double weight =
         context.substituted("weights") ? exp(logit - log_sum_exp) : context.run.weights.view().at<double>({0, j});
-    block.lines.push_back({{"exp(", Role::none},
-                           {number_text(logit), Role::score},
-                           {fmt::format(" - {}) = ", subtracted), Role::none},
-                           {number_text(weight), Role::weight},
-                           {fmt::format("  for {}", context.name("key", j)), Role::none}});
-  }
+    return {{"exp("},
+            {number_text(logit), Role::score},
+            {fmt::format(" - {}) = ", subtracted)},
+            {number_text(weight), Role::weight},
+            {fmt::format("  for {}", context.name("key", j))}};
+  });
 }
 
 Section softmax(const ExplanationContext& context) {
@@ -204,25 +179,20 @@ Tensor weighted_values(const Intermediates& run, std::int64_t i) {
 
 Section multiply_scores_with_values(const ExplanationContext& context) {
   Block block;
-  block.lines = {{{"Each ", Role::none},
+  block.lines = {{{"Each "},
                   {"value", Role::value},
-                  {" is multiplied by the ", Role::none},
+                  {" is multiplied by the "},
                   {"weight", Role::weight},
-                  {" of its key: so much of it is passed on.", Role::none}}};
+                  {" of its key: so much of it is passed on."}}};
   const Tensor product = weighted_values(context.run, 0);
   if (product.size(1) <= context.terms()) {
-    for (std::int64_t j : some_of(context.count(), context.most(kShownLines))) {
-      check_stop();
-      if (j < 0) {
-        block.lines.push_back(plain("..."));
-        continue;
-      }
-      block.lines.push_back({{number_text(context.run.weights.view().at<double>({0, j})), Role::weight},
-                             {" x ", Role::none},
-                             {vector_text(context.run.value.view().select(0, j), context.terms()), Role::value},
-                             {" = ", Role::none},
-                             {vector_text(product.view().select(0, j), context.terms()), Role::output}});
-    }
+    add_lines(block, context.count(), context.most(kShownLines), [&](std::int64_t j) -> Line {
+      return {{number_text(context.run.weights.view().at<double>({0, j})), Role::weight},
+              {" x "},
+              {vector_text(context.run.value.view().select(0, j), context.terms()), Role::value},
+              {" = "},
+              {vector_text(product.view().select(0, j), context.terms()), Role::output}};
+    });
   }
   block.quantities.push_back(
       {"weighted_values of " + context.input_name(0), Role::output, product, context.names("value"), false});

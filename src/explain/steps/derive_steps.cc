@@ -83,19 +83,15 @@ Line projection_line(const ExplanationContext& context, const Projection& projec
     if (given(projection.bias)) line.push_back({fmt::format(" + b_{}", projection.name), projection.role});
   } else {
     for (std::int64_t j = 0; j < projection.weights.size(0); ++j) {
-      line.push_back({j == 0 ? "= " : " + ", Role::none});
-      line.push_back({number_text(vector.at<double>({j})), Role::input});
-      line.push_back(
-          {fmt::format(" {}", vector_text(projection.weights.view().select(0, j), context.terms())), Role::none});
+      append(line, {{j == 0 ? "= " : " + "},
+                    {number_text(vector.at<double>({j})), Role::input},
+                    {" " + vector_text(projection.weights.view().select(0, j), context.terms())}});
     }
     if (given(projection.bias)) {
-      line.push_back(
-          {fmt::format(" + {}", vector_text(projection.bias.view().reshape({result.size(0)}), context.terms())),
-           Role::none});
+      line.push_back({" + " + vector_text(projection.bias.view().reshape({result.size(0)}), context.terms())});
     }
   }
-  line.push_back({" = ", Role::none});
-  line.push_back({vector_text(result, context.terms()), projection.role});
+  append(line, {{" = "}, {vector_text(result, context.terms()), projection.role}});
   return line;
 }
 
@@ -119,10 +115,10 @@ Section derive_key_query_value(const ExplanationContext& context) {
   product.lines = {plain("All at once, as one matrix product each:"), {}};
   Line& formula = product.lines.back();
   for (const Projection& projection : projections(context.input)) {
-    if (!formula.empty()) formula.push_back({",  ", Role::none});
-    formula.push_back({projection.name, projection.role});
-    formula.push_back({given(context.input.w_embed) ? " = embedded x " : " = inputs x ", Role::none});
-    formula.push_back({fmt::format("w_{}", projection.name), projection.role});
+    if (!formula.empty()) formula.push_back({",  "});
+    append(formula, {{projection.name, projection.role},
+                     {given(context.input.w_embed) ? " = embedded x " : " = inputs x "},
+                     {fmt::format("w_{}", projection.name), projection.role}});
     if (given(projection.bias)) formula.push_back({fmt::format(" + b_{}", projection.name), projection.role});
   }
   for (const Projection& projection : projections(context.input)) {

@@ -48,10 +48,10 @@ std::string score_name(Score::Kind kind) {
 
 void add_products(Line& line, const TensorView& query, const TensorView& key) {
   for (std::int64_t d = 0; d < query.size(0); ++d) {
-    line.push_back({d == 0 ? " = " : " + ", Role::none});
-    line.push_back({number_text(query.at<double>({d})), Role::query});
-    line.push_back({"*", Role::none});
-    line.push_back({number_text(key.at<double>({d})), Role::key});
+    append(line, {{d == 0 ? " = " : " + "},
+                  {number_text(query.at<double>({d})), Role::query},
+                  {"*"},
+                  {number_text(key.at<double>({d})), Role::key}});
   }
 }
 

@@ -124,32 +124,30 @@ Line first_line(const HeadsContext& context, int number, std::int64_t j) {
   };
   const double logit = of("logits", 0).at<double>({j}), weight = of("weights", 0).at<double>({j});
   const std::string key = context.names("key")[static_cast<std::size_t>(j)];
-  Line line = {{"head 1: ", Role::none}};
+  Line line = {{"head 1: "}};
   if (number == 4) {
-    line.insert(line.end(), {{context.names("query")[0], Role::query}, {" . ", Role::none}, {key, Role::key}});
+    append(line, {{context.names("query")[0], Role::query}, {" . "}, {key, Role::key}});
     if (context.head_dim() <= context.most(kFirst)) add_products(line, of("query", 0), of("key", j));
     double score = 0;
     for (std::int64_t d = 0; d < context.head_dim(); ++d) {
       score += of("query", 0).at<double>({d}) * of("key", j).at<double>({d});
     }
-    line.insert(
-        line.end(),
-        {{" = ", Role::none},
-         {number_text(score), Role::score},
-         {is_hidden(logit, score) ? ",  hidden: " : fmt::format(",  / sqrt({}) = ", context.head_dim()), Role::none},
-         {number_text(logit), Role::score}});
+    append(line, {{" = "},
+                  {number_text(score), Role::score},
+                  {is_hidden(logit, score) ? ",  hidden: " : fmt::format(",  / sqrt({}) = ", context.head_dim())},
+                  {number_text(logit), Role::score}});
   } else if (number == 5) {
     double sum = 0;
     for (std::int64_t k = 0; k < context.count(); ++k) sum += exp(of("logits", 0).at<double>({k}));
     if (std::isfinite(sum) && sum > 0) {
       line.push_back({fmt::format("exp({}) / {} = ", number_text(logit), number_text(sum)), Role::score});
     }
-    line.insert(line.end(), {{number_text(weight), Role::weight}, {"  for " + key, Role::none}});
+    append(line, {{number_text(weight), Role::weight}, {"  for " + key}});
   } else {
-    line.insert(line.end(), {{number_text(weight), Role::weight},
-                             {" x ", Role::none},
-                             {vector_text(of("value", j), context.most(kFirst)), Role::value},
-                             {"  of " + key, Role::none}});
+    append(line, {{number_text(weight), Role::weight},
+                  {" x "},
+                  {vector_text(of("value", j), context.most(kFirst)), Role::value},
+                  {"  of " + key}});
   }
   return line;
 }
@@ -158,12 +156,11 @@ Section step(const HeadsContext& context, int number, const char* title, const s
              Role role) {
   Block block;
   block.lines = {plain(text)};
-  for (const std::int64_t j : some_of(context.count(), context.most(kFirst))) {
-    block.lines.push_back(j < 0 ? plain("...") : first_line(context, number, j));
-  }
+  add_lines(block, context.count(), context.most(kFirst),
+            [&](std::int64_t j) { return first_line(context, number, j); });
   if (number == 6) {
     block.lines.push_back(
-        {{"head 1: their sum is ", Role::none},
+        {{"head 1: their sum is "},
          {vector_text(context.run.at("heads").view().select(0, 0).select(0, 0), context.most(kFirst)), Role::output}});
   }
   const bool pairs = role != Role::output;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/stop.h"
 #include "explain/observe/intermediates.h"
 #include "qkv/explain/explain.h"
 
@@ -39,6 +40,8 @@ std::string score_name(Score::Kind kind);
 // A line of text in no role.
 Line plain(std::string text);
 
+inline void append(Line& line, const Line& spans) { line.insert(line.end(), spans.begin(), spans.end()); }
+
 // A line that so many tokens at the end of a text were not read; none if all were.
 std::vector<Line> about_cut(std::int64_t cut);
 
@@ -57,6 +60,15 @@ void add_products(Line& line, const TensorView& query, const TensorView& key);
 
 // Up to `most` (at least 3) of the indices 0 ... count - 1; -1 means those left out in the middle.
 std::vector<std::int64_t> some_of(std::int64_t count, std::int64_t most);
+
+// Adds a line for each of up to `most` of `count` inputs; "...", for those left out.
+template <class LineOf>
+void add_lines(Block& block, std::int64_t count, std::int64_t most, const LineOf& line_of) {
+  for (const std::int64_t i : some_of(count, most)) {
+    check_stop();
+    block.lines.push_back(i < 0 ? plain("...") : line_of(i));
+  }
+}
 
 // Adds an intermediate to a block; the true one follows it if it was substituted.
 void add(Block& block, const ExplanationContext& context, const std::string& name, Role role,

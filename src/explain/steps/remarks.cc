@@ -79,7 +79,7 @@ Tensor output_of(const ExplainInput& input, Score::Kind score, std::optional<Ali
 
 }  // namespace
 
-Line plain(std::string text) { return {{std::move(text), Role::none}}; }
+Line plain(std::string text) { return {{std::move(text)}}; }
 
 std::vector<Line> about_cut(std::int64_t cut) {
   if (cut == 0) return {};
@@ -120,9 +120,9 @@ bool is_hidden(double logit, double score) { return logit == -HUGE_VAL && score 
 Section about_roles(const ExplanationContext& context, const std::optional<ExplainedMask>& mask) {
   Block block;
   block.lines = {
-      {{"query  ", Role::query}, {"\"who matters to me\"   what an input looks for in the others", Role::none}},
-      {{"key    ", Role::key}, {"\"how others find me\"  what an input can be found by", Role::none}},
-      {{"value  ", Role::value}, {"\"what I pass on\"      what an input hands to those who attend to it", Role::none}},
+      {{"query  ", Role::query}, {"\"who matters to me\"   what an input looks for in the others"}},
+      {{"key    ", Role::key}, {"\"how others find me\"  what an input can be found by"}},
+      {{"value  ", Role::value}, {"\"what I pass on\"      what an input hands to those who attend to it"}},
       plain("Why three, and not one vector for all? Then how much i attends to j would always equal how much j "
             "attends to i, and an input could only pass on the very numbers that it is found by. Three weight "
             "matrices, learned together, keep looking, being found and passing on apart."),
@@ -150,11 +150,11 @@ Section about_roles(const ExplanationContext& context, const std::optional<Expla
                         context.input.score == Score::Kind::scaled_dot ? "query . key" : score);
   Block formula;
   formula.lines = {{{"output", Role::output},
-                    {" = softmax(", Role::none},
+                    {" = softmax("},
                     {score, Role::score},
-                    {") x ", Role::none},
+                    {") x "},
                     {"value", Role::value},
-                    {fmt::format(", score \"{}\"", score_name(context.input.score)), Role::none}}};
+                    {fmt::format(", score \"{}\"", score_name(context.input.score))}}};
   if (mask && !context.substituted("weights")) {
     for (const std::string& rule : mask->rules) formula.lines.push_back(plain(rule));
   }
@@ -167,15 +167,10 @@ Section about_roles(const ExplanationContext& context, const std::optional<Expla
 
 Section about_attention_between(const ExplanationContext& context) {
   Block block;
-  for (std::int64_t i : some_of(context.count(), context.most(20))) {
-    check_stop();
-    if (i < 0) {
-      block.lines.push_back(plain("..."));
-      continue;
-    }
+  add_lines(block, context.count(), context.most(20), [&](std::int64_t i) {
     Line line = {{context.input_name(i), Role::input}};
     const std::vector<std::int64_t> keys = top_keys(context, i);
-    if (keys.empty()) line.push_back({without_top_key(context, i), Role::none});
+    if (keys.empty()) line.push_back({without_top_key(context, i)});
     double last = 0;
     bool is_below = false;  // the most attended to
     for (std::size_t rank = 0; rank < keys.size(); ++rank) {
@@ -188,16 +183,14 @@ Section about_attention_between(const ExplanationContext& context) {
                       Role::none});
       is_below = is_below || (rank > 0 && !equal);
       last = weight;
-      line.push_back({context.input_name(keys[rank]), Role::input});
-      line.push_back({" (", Role::none});
-      line.push_back({fixed_text(weight, 5), Role::weight});
-      line.push_back({")", Role::none});
+      append(line,
+             {{context.input_name(keys[rank]), Role::input}, {" ("}, {fixed_text(weight, 5), Role::weight}, {")"}});
     }
     if (const double sum = sum_of_row(context.run.weights, i); !keys.empty() && sum != 1) {
-      line.push_back({fmt::format("; its weights add up to {}, not to 1", number_text(sum)), Role::none});
+      line.push_back({fmt::format("; its weights add up to {}, not to 1", number_text(sum))});
     }
-    block.lines.push_back(line);
-  }
+    return line;
+  });
   Section section{0, "Who attends to whom", {block}};
   if (!context.input.picture.empty()) {
     for (std::int64_t i = 0; i < std::min(context.count(), context.most(3)); ++i) {
