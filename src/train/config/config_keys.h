@@ -49,7 +49,8 @@ auto path(Members... members) {
 template <class Config>
 struct KeysOf {
   struct Words {
-    const char *section, *name, *unit, *meaning;
+    const char *section, *name, *unit;
+    std::string meaning;
   };
 
   // The default is `otherwise`, or else what a config has before it is read.

@@ -14,8 +14,7 @@ std::vector<ConfigKey<SentenceConfig>> make_sentence_keys() {
                 {{"contrast", TrainedKind::contrast}}, kRequired),
       K::choice({"model", "pooling", "-", "A text's vector: the mean over all tokens, or the first token's."},
                 &C::pooling, {{"mean", SentencePooling::mean}, {"first", SentencePooling::first}}),
-      dropout_key<C>(
-          "Share of elements set to 0 during training: in embeddings, attention weights and outputs of sublayers."),
+      dropout_key<C>(" and outputs of sublayers"),
       dtype_key<C>(),
       K::integer({"training", "batch", "pairs", "Pairs of a batch; each text is compared with all partners in it."},
                  path(&C::training, &TrainingConfig::batch_tokens), 1),

@@ -24,8 +24,7 @@ std::vector<ConfigKey<TextConfig>> make_text_keys() {
                 {{"single_label_classification", TextProblem::single_label},
                  {"multi_label_classification", TextProblem::multi_label},
                  {"regression", TextProblem::regression}}),
-      dropout_key<C>("Share of elements set to 0 during training: in embeddings, attention weights, outputs of "
-                     "sublayers and before the output."),
+      dropout_key<C>(", outputs of sublayers and before the output"),
       dtype_key<C>(),
       K::integer({"training", "batch", "texts", "Texts, or pairs, of a batch."},
                  path(&C::training, &TrainingConfig::batch_tokens), 1),

@@ -31,8 +31,8 @@ void add_common_keys(std::vector<TrainKey>& keys) {
   using K = KeysOf<C>;
   std::vector<TrainKey> own{
       dropout_key<C>(
-          "Share of elements set to 0 during training: in embeddings, attention weights, activations and outputs of "
-          "sublayers; of a recurrent model in embeddings, between layers and before the projection."),
+          ", activations and outputs of sublayers; of a recurrent model in embeddings, between layers and before "
+          "the projection"),
       dtype_key<C>(),
 
       K::size({"tokenizer", "vocab", "tokens", "Size of the vocabulary learned from the training pairs."}, &C::vocab,

@@ -8,12 +8,11 @@
 
 namespace qkv::training {
 
-// Keys of "model", for where a config lists them. Config: has dropout and dtype.
+// Keys of "model", for where a config lists them. Config: has dropout and dtype. `where`: what it drops besides.
 template <class Config>
-ConfigKey<Config> dropout_key(const char* meaning =
-                                  "Share of elements set to 0 during training: in embeddings, attention weights, "
-                                  "activations and outputs of sublayers.") {
-  return KeysOf<Config>::number({"model", "dropout", "probability", meaning}, &Config::dropout, 1);
+ConfigKey<Config> dropout_key(const std::string& where = ", activations and outputs of sublayers") {
+  const std::string meaning = "Share of elements set to 0 during training: in embeddings, attention weights";
+  return KeysOf<Config>::number({"model", "dropout", "probability", meaning + where + "."}, &Config::dropout, 1);
 }
 template <class Config>
 ConfigKey<Config> dtype_key() {
