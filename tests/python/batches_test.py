@@ -134,8 +134,6 @@ def test_what_is_refused(embed):
         embed({"texts": REAL})
     with pytest.raises(TypeError, match="int"):
         embed({"text": ["a", 1]})
-    with pytest.raises(ValueError, match="weights must be one of"):
-        qkv.batches.Embed(ENCODER, weights="int4")({"text": REAL})
     other = qkv.batches.Embed(ENCODER, target="scalar")
     embed({"text": REAL})
     with pytest.raises(ValueError, match="already"):

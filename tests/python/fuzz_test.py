@@ -98,10 +98,18 @@ def rules(draw, batch, heads, q_len, k_len, dtype):
     """Keywords, and what they say of each pair: visible, and added."""
     keywords, visible, added = {}, numpy.ones((q_len, k_len), bool), numpy.zeros((q_len, k_len))
     positions, keys = numpy.arange(q_len)[:, None], numpy.arange(k_len)[None]
-    parts = []
+    parts, lengths, shift = [], numpy.full((batch, 1, 1, 1), k_len), 0
+    if draw.chance(0.2):
+        lengths = draw.random.integers(0, k_len + 1, lengths.shape)
+        parts.append(qkv.Mask.lengths(lengths.flatten()))
+        visible = visible & (keys < lengths)
+    if draw.chance(0.2):
+        ids = [draw.random.integers(0, 3, (batch, length)) for length in (q_len, k_len)]
+        parts.append(qkv.Mask.documents(*ids))
+        visible = visible & (ids[0][:, None, :, None] == ids[1][:, None, None])
     if draw.chance(0.3):
         align = draw.one("top-left", "bottom-right")
-        shift = 0 if align == "top-left" else k_len - q_len
+        shift = 0 if align == "top-left" else lengths - q_len
         parts.append(qkv.Mask.causal(align))
         visible = visible & (keys <= positions + shift)
         if draw.chance(0.4):
@@ -123,6 +131,11 @@ def rules(draw, batch, heads, q_len, k_len, dtype):
         array = draw.strided([draw.one(1, heads), q_len, k_len], of)
         keywords["bias"] = qkv.Bias.view(array)
         added = added + array
+    if draw.chance(0.2):
+        slopes = draw.random.standard_normal(heads).astype("f4")
+        alibi = qkv.Bias.alibi(slopes)
+        keywords["bias"] = keywords["bias"] + alibi if "bias" in keywords else alibi
+        added = added - slopes[:, None, None] * numpy.abs(positions + shift - keys)
     for name, values in (("scale", (0.5, 1, -0.25, 0)), ("soft_cap", (2.0, 5)), ("threads", (1, 2, 3))):
         if draw.chance(0.3):
             keywords[name] = draw.one(*values)
@@ -168,7 +181,8 @@ def check(seed):
     scale = keywords.get("scale")
     out, lse = softmax_product(query, key, value, visible, added, scale, keywords.get("soft_cap", 0))
     got = found if not isinstance(found, tuple) else found[0]
-    assert got.dtype == query.dtype and got.shape == out.shape, seed
+    assert type(got) is numpy.ndarray and got.dtype == query.dtype and got.shape == out.shape, seed
+    assert got is keywords.get("out", got), seed
     error = numpy.abs(got.astype("f8") - out).max(initial=0)
     assert error <= TOLERANCE[dtype] * max(1, numpy.abs(out).max(initial=0)), (seed, dtype, error)
     if isinstance(found, tuple):

@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 from contextlib import contextmanager
 
 import golden
@@ -12,7 +13,7 @@ import qkv
 import tiny_training
 
 ROOT = golden.ROOT
-ROBERTA = ROOT / "tests" / "golden" / "encoders" / "roberta"
+ROBERTA, GPT2 = (ROOT / "tests" / "golden" / name for name in ("encoders/roberta", "language/gpt2"))
 DIGITS, EN_ES = ROOT / "models" / "digits", ROOT / "models" / "en-es"
 
 
@@ -26,6 +27,11 @@ def interrupts():
 
 def zeros(*shape):
     return numpy.zeros(shape, "f4")
+
+
+def attention():
+    x = zeros(8, 16384, 64)
+    return lambda: qkv.attention(x, x, x, threads=1)
 
 
 def lstm():
@@ -70,15 +76,32 @@ def translator():
     return lambda: model.translate(["How many sentences is it, and what do they say?"] * 20_000, beams=8)
 
 
-@pytest.mark.parametrize("work", [lstm, convolution, convolution_backward, encoder, vit, embedder, translator])
+def generator():
+    model = qkv.Generator(GPT2)
+    return lambda: model.generate(["A cat"] * 5000, max_new_tokens=200)
+
+
+def stream():
+    model = qkv.Generator(GPT2)
+    return lambda: list(model.stream("A cat", max_new_tokens=200))
+
+
+@pytest.mark.parametrize(
+    "work", [attention, lstm, convolution, convolution_backward, encoder, vit, embedder, translator, generator, stream]
+)
 def test_long_calls(work):
-    call = work()
+    call, count = work(), threading.active_count()
     timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
     with interrupts():
         timer.start()
         while True:  # a fast machine may end the first one before the signal comes
             call()
     timer.join()
+    for _ in range(1000):  # where the signal comes while a thread is awaited, it ends by itself
+        if threading.active_count() == count:
+            break
+        time.sleep(0.01)
+    assert threading.active_count() == count
     x = zeros(2, 3, 4)
     assert (qkv.attention(x + 1, x, x + 1) == 1).all()
 

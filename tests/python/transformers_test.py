@@ -17,31 +17,26 @@ DECODER = dict(SMALL, max_position_embeddings=64, pad_token_id=0)
 GROUPED = dict(DECODER, num_key_value_heads=2, head_dim=8)
 
 
+CONFIGS = {
+    "bert": ("Bert", dict(SMALL, max_position_embeddings=64)),
+    "vit": ("ViT", dict(SMALL, image_size=32, patch_size=8)),
+    "gpt2": ("GPT2", dict(n_embd=32, n_layer=2, n_head=4, vocab_size=60, n_positions=64)),
+    "llama": ("Llama", GROUPED),
+    "mistral": ("Mistral", dict(GROUPED, sliding_window=4)),
+    "gemma2": ("Gemma2", dict(GROUPED, sliding_window=4, attn_logit_softcapping=2.0, query_pre_attn_scalar=8)),
+    "gpt_oss": ("GptOss", dict(GROUPED, sliding_window=4, num_local_experts=2, num_experts_per_tok=1)),
+    "t5": ("T5", dict(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=60, decoder_start_token_id=0)),
+    "marian": ("Marian", dict(
+        d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+        encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=60, max_position_embeddings=64, pad_token_id=0,
+        decoder_start_token_id=0,
+    )),
+}  # fmt: skip
+
+
 def config_of(name):
-    t = transformers
-    if name == "bert":
-        return t.BertConfig(**SMALL, max_position_embeddings=64)
-    if name == "vit":
-        return t.ViTConfig(**SMALL, image_size=32, patch_size=8)
-    if name == "gpt2":
-        return t.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=60, n_positions=64)
-    if name == "llama":
-        return t.LlamaConfig(**GROUPED)
-    if name == "mistral":
-        return t.MistralConfig(**GROUPED, sliding_window=4)
-    if name == "gemma2":
-        return t.Gemma2Config(**GROUPED, sliding_window=4, attn_logit_softcapping=2.0, query_pre_attn_scalar=8)
-    if name == "gpt_oss":
-        return t.GptOssConfig(**GROUPED, sliding_window=4, num_local_experts=2, num_experts_per_tok=1)
-    if name == "t5":
-        return t.T5Config(d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, vocab_size=60, decoder_start_token_id=0)
-    if name == "marian":
-        return t.MarianConfig(
-            d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
-            encoder_ffn_dim=48, decoder_ffn_dim=48, vocab_size=60, max_position_embeddings=64, pad_token_id=0,
-            decoder_start_token_id=0,
-        )  # fmt: skip
-    raise ValueError(name)
+    kind, options = CONFIGS[name]
+    return getattr(transformers, f"{kind}Config")(**options)
 
 
 CLASSES = {"bert": "BertModel", "vit": "ViTModel", "t5": "T5ForConditionalGeneration", "marian": "MarianMTModel"}
