@@ -167,21 +167,5 @@ void expect_format(int fraction_bits, int exponent_bits) {
 TEST(Dtype, BFloat16IsItsFormat) { expect_format<BFloat16>(7, 8); }
 TEST(Dtype, Float16IsItsFormat) { expect_format<Float16>(10, 5); }
 
-TEST(Dtype, NamesAndSizes) {
-  const struct {
-    Dtype dtype;
-    std::string_view name;
-    std::size_t size;
-  } rows[] = {{Dtype::f32, "f32", 4},     {Dtype::f64, "f64", 8}, {Dtype::bf16, "bf16", 2}, {Dtype::f16, "f16", 2},
-              {Dtype::i8, "i8", 1},       {Dtype::u8, "u8", 1},   {Dtype::i16, "i16", 2},   {Dtype::u16, "u16", 2},
-              {Dtype::i32, "i32", 4},     {Dtype::u32, "u32", 4}, {Dtype::i64, "i64", 8},   {Dtype::u64, "u64", 8},
-              {Dtype::boolean, "bool", 1}};
-  for (const auto& [dtype, name, size] : rows) {
-    EXPECT_EQ(name_of(dtype), name);
-    EXPECT_EQ(size_of(dtype), size) << name;
-    EXPECT_EQ(is_floating(dtype), name == "f32" || name == "f64" || name == "bf16" || name == "f16") << name;
-  }
-}
-
 }  // namespace
 }  // namespace qkv

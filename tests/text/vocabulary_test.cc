@@ -8,7 +8,6 @@
 #include "text/stages/added_tokens.h"
 #include "text/stages/decoders.h"
 #include "text/stages/normalizers.h"
-#include "text/stages/pre_tokenizers.h"
 #include "text/stages/trie.h"
 #include "text/tokenizer_files.h"
 #include "text/vocabularies/bpe.h"
@@ -206,22 +205,6 @@ TEST(BertNormalizer, CharactersRememberTheirBytes) {
   ASSERT_EQ(to_utf8(text), "e \u4e2d ");
   EXPECT_TRUE(text[0].begin == 1 && text[0].end == 2);  // the accent, bytes 2 and 3, belongs to no character
   for (int i = 1; i < 4; ++i) EXPECT_TRUE(text[i].begin == 4 && text[i].end == 7) << i;
-}
-
-TEST(BertPreTokenizer, SplitsAtSpaceAndAroundPunctuation) {
-  const std::pair<std::string, Words> cases[] = {
-      {"Hey friend!     How are you?!?", {"Hey", "friend", "!", "How", "are", "you", "?", "!", "?"}},
-      {" a$b\u2014c\u3000d", {"a", "$", "b", "\u2014", "c", "d"}},
-      {" \t ", {}},
-      {"", {}}};
-  for (const auto& [text, expected] : cases) {
-    Characters characters = to_characters(text);
-    Words words;
-    for (const Word& word : bert_words(characters)) {
-      words.push_back(to_utf8(CharacterSpan(characters).subspan(word.begin, word.end - word.begin)));
-    }
-    EXPECT_EQ(words, expected);
-  }
 }
 
 using Entries = std::vector<Vocabulary::Entry>;
