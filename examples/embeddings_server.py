@@ -1,7 +1,5 @@
-"""Embeddings and ranks over HTTP: /v1/embeddings as OpenAI has it, /rerank as Cohere and Jina have it.
-
-python embeddings_server.py --embed FOLDER --rank FOLDER [--port PORT], behind a proxy that knows TLS and users. What waits
-while a batch is computed is the next batch; a result has the same bits in any batch."""
+"""Embeddings and ranks over HTTP, behind a proxy that knows TLS and users: /v1/embeddings as OpenAI has it, /rerank as
+Cohere and Jina have it. What waits while a batch is computed is the next batch; a result has the same bits in any batch."""
 
 import argparse
 import base64
@@ -12,8 +10,6 @@ from concurrent.futures import Future
 
 import qkv
 
-LARGEST_BODY, LARGEST_BATCH = 1 << 24, 256  # bytes, texts
-
 
 class Batcher:
     """compute(items) for all that threads bring at once: the one whose turn it is computes what waits."""
@@ -22,21 +18,18 @@ class Batcher:
         self.compute, self.waiting, self.turn = compute, [], threading.Lock()
 
     def __call__(self, items):
-        future = Future()
-        self.waiting.append((items, future))
+        mine = [(item, Future()) for item in items]
+        self.waiting += mine
         with self.turn:
-            while not future.done():
-                batch = []
-                while self.waiting and sum(len(each) for each, _ in batch) < LARGEST_BATCH:
-                    batch.append(self.waiting.pop(0))
+            while not mine[-1][1].done():
+                batch = [self.waiting.pop(0) for _ in self.waiting[:256]]
                 try:
-                    results = iter(self.compute([item for each, _ in batch for item in each]))
-                    for each, theirs in batch:
-                        theirs.set_result([next(results) for _ in each])
+                    for (_, future), result in zip(batch, self.compute([item for item, _ in batch])):
+                        future.set_result(result)
                 except Exception as error:  # the threads that wait raise it
-                    for _, theirs in batch:
-                        theirs.set_exception(error)
-        return future.result()
+                    for _, future in batch:
+                        future.set_exception(error)
+        return [future.result() for _, future in mine]
 
 
 def texts_of(value, name):
@@ -48,9 +41,8 @@ def texts_of(value, name):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    request_queue_size = 128
-
     def __init__(self, address, embedder, ranker):
+        self.request_queue_size = 128
         self.embedder, self.ranker = qkv.Embedder(embedder), qkv.text.Reranker(ranker)
         self.embed, self.score = Batcher(self.embedder.encode), Batcher(self.ranker.predict)
         self.answers = {"/v1/embeddings": self.embeddings, "/rerank": self.rerank}
@@ -61,7 +53,7 @@ class Server(http.server.ThreadingHTTPServer):
         rows = [base64.b64encode(row).decode() if in_base64 else row.tolist() for row in self.embed(texts)]
         data = [{"object": "embedding", "index": index, "embedding": row} for index, row in enumerate(rows)]
         tokens = sum(len(self.embedder.tokenizer.encode(text).ids) for text in texts)
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+        usage = dict.fromkeys(["prompt_tokens", "total_tokens"], tokens)
         return {"object": "list", "data": data, "model": str(self.embedder.folder), "usage": usage}
 
     def rerank(self, request):
@@ -69,22 +61,21 @@ class Server(http.server.ThreadingHTTPServer):
         top = request.get("top_n", len(documents))
         if type(top) is not int or top < 1:
             raise ValueError("top_n must be 1 or more")
-        scores = [float(score) for score in self.score([(query, document) for document in documents])]
-        order = sorted(range(len(scores)), key=lambda index: -scores[index])[:top]
-        results = [{"index": index, "relevance_score": scores[index]} for index in order]
-        return {"results": results, "model": str(self.ranker.folder)}
+        scores = enumerate(map(float, self.score([(query, document) for document in documents])))
+        results = [{"index": index, "relevance_score": score} for index, score in sorted(scores, key=lambda pair: -pair[1])]
+        return {"results": results[:top], "model": str(self.ranker.folder)}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version, timeout = "HTTP/1.1", 60
+    protocol_version, timeout, largest_body = "HTTP/1.1", 60, 1 << 24
 
     def do_POST(self):
         answers, status = self.server.answers, 400
         try:
             size = int(self.headers.get("Content-Length", 0))
-            if not 0 <= size <= LARGEST_BODY:
+            if not 0 <= size <= self.largest_body:
                 status, self.close_connection = 413, True
-                raise ValueError(f"the body has more than {LARGEST_BODY} bytes")
+                raise ValueError(f"the body has more than {self.largest_body} bytes")
             request = json.loads(self.rfile.read(size))
             if self.path not in answers:
                 status = 404
