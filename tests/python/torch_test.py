@@ -314,6 +314,29 @@ def test_compiles_as_one_graph(dynamic):
         torch.testing.assert_close(compiled(*triple(), bias, sinks)[0], results[0][0])
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_number_of_each_call_compiles_once(dynamic):
+    compiled_graphs = []
+
+    def backend(graph, inputs):
+        compiled_graphs.append(graph)
+        return graph.forward
+
+    def call(query, key, value, scale):
+        return qkv.torch.attention(query, key, value, mask="causal", scale=scale, soft_cap=5.0)
+
+    compiled = torch.compile(call, fullgraph=True, backend=backend, dynamic=dynamic)
+    for scale in (0.3, 0.7, 1.1, 2.5):
+        results = []
+        for function in (call, compiled):
+            inputs = [x.detach().requires_grad_() for x in triple()]
+            out = function(*inputs, scale)
+            out.square().sum().backward()
+            results.append([out, *(x.grad for x in inputs)])
+        torch.testing.assert_close(results[1], results[0])
+    assert len(compiled_graphs) == (1 if dynamic else 2)
+
+
 @pytest.mark.parametrize("shared", ["all", "key and value", "bias"])
 def test_one_tensor_in_several_places_compiles_with_gradients(shared):
     calls = {

@@ -1,7 +1,7 @@
 """The options of a call in the form that the schema of an operator has: a text, and tensors.
 
-The text is a JSON object of the options, with {"tensor": n} in the place of tensor n; masks, biases and scores are lists of
-their parts. It is empty without options.
+The text is a JSON object of the options, with {"tensor": n} in the place of tensor n, and {"number": n} for the number that
+tensor n holds; masks, biases and scores are lists of their parts. It is empty without options.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ def taken_apart(options: dict[str, Any], query: torch.dtype) -> tuple[str, list[
     sums = torch.float64 if query == torch.float64 else torch.float32
 
     def taken(value: Any, is_parameter: bool) -> Any:
+        if isinstance(value, float) and not is_parameter and torch.compiler.is_dynamo_compiling():  # another in each call
+            tensors.append(torch.scalar_tensor(value, dtype=torch.float64))
+            return {"number": len(tensors) - 1}
         if value is None or isinstance(value, (str, int, float)):
             return value
         tensor = torch.as_tensor(value)
@@ -74,7 +77,9 @@ def _spread(kind: Any, value: Any) -> list[Any]:
 
 def _filled(text: str, tensors: Sequence[Tensor]) -> dict[str, Any]:
     def given(value: Any) -> Any:
-        return tensors[value["tensor"]] if isinstance(value, dict) else value
+        if not isinstance(value, dict):
+            return value
+        return tensors[value["number"]].item() if "number" in value else tensors[value["tensor"]]
 
     options = {}
     for name, value in _read(text).items():
