@@ -22,7 +22,6 @@ void add_column_sums(const TensorView& matrix, const MutableTensorView& sums, in
   const std::int64_t rows = matrix.size(0);
   parallel_for(divide_up(matrix.size(1), kSumColumns), threads, [&](std::int64_t task, int) {
     const std::int64_t first = task * kSumColumns, columns = std::min(kSumColumns, matrix.size(1) - first);
-    T* total = sums.data<T>() + first;
     for (std::int64_t begin = 0; begin < rows; begin += kSumRows) {
       check_stop();
       T sum[kSumColumns] = {};
@@ -30,7 +29,7 @@ void add_column_sums(const TensorView& matrix, const MutableTensorView& sums, in
         const T* row = matrix.data<T>() + r * matrix.stride(0) + first;
         for (std::int64_t c = 0; c < columns; ++c) sum[c] += row[c];
       }
-      for (std::int64_t c = 0; c < columns; ++c) total[c] += sum[c];
+      for (std::int64_t c = 0; c < columns; ++c) sums.at<T>({first + c}) += sum[c];
     }
   });
 }

@@ -107,6 +107,15 @@ TEST(CrossEntropy, ManyRowsOnAnyThreads) {
   EXPECT_NEAR(first[3].data<double>()[0], plain_loss(problem, 0.1).sum, 1e-2);
 }
 
+TEST(CrossEntropy, TheGradientOfTheBiasMayHaveAStride) {
+  const Problem problem(5, 130, 7, Dtype::f32);
+  Tensor plain = problem.zeros()[2], wide = Tensor::zeros({130, 2});
+  problem.run({}, {.bias = plain});
+  problem.run({}, {.bias = wide.view().select(1, 1)});
+  EXPECT_TRUE(same_bits(Tensor::copy(wide.view().select(1, 1)), plain));
+  EXPECT_TRUE(same_bits(Tensor::copy(wide.view().select(1, 0)), Tensor::zeros({130})));
+}
+
 TEST(CrossEntropy, EndsWhereItIsAskedTo) {
   const Problem problem(2000, 500, 96, Dtype::f32);
   std::vector<Tensor> to = problem.zeros();
