@@ -15,10 +15,11 @@
 namespace qkv {
 namespace {
 
-// Positions are made a page at a time. Those of pages behind so many are made for each call: all of a long text take
-// more memory than their time is worth.
+// Positions are made a page at a time. Of pages behind so many the last ones are kept, which serve all layers and the
+// next tokens: all of a long text take more memory than their time is worth.
 constexpr int kPageBits = 6;
 constexpr std::int32_t kPagePositions = 1 << kPageBits, kKeptPages = 2048 / kPagePositions;
+constexpr std::size_t kLastPages = 32;
 
 double frequency(double base, double pair, double half) { return pow(base, -pair / half); }
 
@@ -124,6 +125,14 @@ Tensor RotaryAngles::make_page(std::int32_t page, Dtype dtype) const {
   return made;
 }
 
+std::shared_ptr<const Tensor> RotaryAngles::far_page(std::int32_t page, Dtype dtype) {
+  const auto found =
+      std::ranges::find_if(last_, [&](const FarPage& one) { return one.page == page && one.angles->dtype() == dtype; });
+  if (found != last_.end()) return found->angles;
+  if (last_.size() == kLastPages) last_.pop_front();
+  return last_.emplace_back(page, std::make_shared<const Tensor>(make_page(page, dtype))).angles;
+}
+
 RotaryRows RotaryAngles::of(std::span<const std::int32_t> positions, Dtype dtype) {
   RotaryRows all;
   all.rows.reserve(positions.size());
@@ -140,8 +149,8 @@ RotaryRows RotaryAngles::of(std::span<const std::int32_t> positions, Dtype dtype
       made = &kept;
     } else {
       const auto [own, is_new] = far.try_emplace(page, all.far.size());
-      if (is_new) all.far.push_back(make_page(page, dtype));
-      made = &all.far[own->second];
+      if (is_new) all.far.push_back(far_page(page, dtype));
+      made = all.far[own->second].get();
     }
     all.rows.push_back(made->view().select(0, position - page * kPagePositions).bytes());
   }

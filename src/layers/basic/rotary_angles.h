@@ -1,7 +1,8 @@
-// The cosines and sines by which a head rotates, made when a position occurs first and kept, unless it is far: layers
-// of a model share them.
+// The cosines and sines by which a head rotates, made when a position occurs first and kept, those of far ones for a
+// while: layers of a model share them.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -12,10 +13,10 @@
 
 namespace qkv {
 
-// Of positions, in their order: what RotaryAngles keeps, and its own of far ones.
+// Of positions, in their order; of far ones it shares what RotaryAngles may let go of.
 struct RotaryRows {
   std::vector<const std::byte*> rows{};  // each the cosines, then the sines, of one type
-  std::vector<Tensor> far{};
+  std::vector<std::shared_ptr<const Tensor>> far{};
 };
 
 // Safe for concurrent calls.
@@ -34,13 +35,20 @@ class RotaryAngles {
               int direction, int threads) const;
 
  private:
+  struct FarPage {
+    std::int32_t page;
+    std::shared_ptr<const Tensor> angles;
+  };
+
   Tensor make_page(std::int32_t page, Dtype dtype) const;
+  std::shared_ptr<const Tensor> far_page(std::int32_t page, Dtype dtype);
 
   const RotaryConfig config_;
   const std::int64_t half_;
   const std::vector<double> frequencies_;  // of the positions that a dynamic scaling does not change
   std::mutex mutex_;
   std::unordered_map<std::int32_t, Tensor> floats_, doubles_;  // pages of near positions, [positions, 2 half_]
+  std::deque<FarPage> last_{};                                 // the newest one at the end
 };
 
 }  // namespace qkv

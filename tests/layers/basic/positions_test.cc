@@ -3,6 +3,7 @@
 #include "qkv/layers/positions.h"
 
 #include "attention/attention_testing.h"
+#include "layers/basic/rotary_angles.h"
 
 namespace qkv {
 namespace {
@@ -108,6 +109,21 @@ TEST(Positions, RotationOfAPartAndScaled) {
                                                              {.scaling = {.kind = llama3, .trained = 4, .slow = 40}}}) {
     EXPECT_THROW(rotated(wrong), std::invalid_argument);
   }
+}
+
+// Behind 2,048 positions, where 32 pages of 64 are kept: what one layer has made serves the next one.
+TEST(Positions, AnglesOfFarPositionsAreMadeOnce) {
+  RotaryAngles angles({.base = 100}, 4);
+  const auto of = [&](std::int32_t position, Dtype dtype = Dtype::f64) {
+    return angles.of(std::vector{position}, dtype);
+  };
+  const RotaryRows first = of(5000);
+  EXPECT_EQ(of(5000).rows, first.rows);
+  EXPECT_NE(of(5000, Dtype::f32).rows, first.rows);
+  for (std::int32_t page = 0; page < 40; ++page) of(2048 + 64 * page);
+  EXPECT_NE(of(5000).rows, first.rows);
+  const auto* cosine = reinterpret_cast<const double*>(first.rows[0]);
+  EXPECT_NEAR(cosine[0], std::cos(5000.0), 1e-9);
 }
 
 }  // namespace
