@@ -40,7 +40,7 @@ TEST(Csv, ReadsNumbers) {
 
 TEST(Csv, RefusesEveryBrokenRule) {
   Refusals refusals = {{"no numbers", {"", "\n\n", "# 1,2\n", "x,y\n"}},
-                       {"line 2 has 1 fields, but line 1 has 2", {"1,2\n3\n"}},
+                       {"line 2 has 1 field, but line 1 has 2", {"1,2\n3\n"}},
                        {"line 4 has 3 fields, but line 2 has 2", {"x,y\n1,2\n\n3,4,5\n"}},
                        {"line 2 has 3 fields, but line 1 has 2", {"1,2\n3,4,\n"}},
                        {"line 1, column 2: \"\" is not a number", {"1,\n", "1,,2\n"}},

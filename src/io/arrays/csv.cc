@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/stop.h"
 #include "io/files/files.h"
 #include "io/files/text.h"
@@ -87,8 +88,8 @@ Tensor parse_csv(std::string_view text, const std::string& name) {
       first_row = number;
     }
     if (fields.size() != columns) {
-      throw FormatError(fmt::format("{}: line {} has {} fields, but line {} has {}", name, number, fields.size(),
-                                    first_row, columns));
+      throw FormatError(fmt::format("{}: line {} has {}, but line {} has {}", name, number,
+                                    counted(std::ssize(fields), "field"), first_row, columns));
     }
     for (std::size_t column = 0; column < columns; ++column) {
       if (column % kStopFields == 0) check_stop();
