@@ -147,15 +147,15 @@ std::uint64_t results_of(const TextPipeline& texts, const FingerprintOptions& op
   return digest_of({all[0], all[1], all[2]});
 }
 
-// f(what the folder holds).
+// f(what the folder holds). Refusals begin with `function`.
 template <class F>
-auto with_folder(const std::string& folder, WeightStorage storage, const F& f) {
+auto with_folder(const char* function, const std::string& folder, WeightStorage storage, const F& f) {
   if (EncoderDecoder::is_in(folder)) return f(Translator::load(folder, storage));
   if (LanguageModel::is_in(folder)) return f(Generator::load(folder, storage));
   if (TextPipeline::is_in(folder)) return f(TextPipeline::load(folder, *TextModel::task_in(folder), storage));
   if (!Vit::is_in(folder)) return f(Embedder::load(folder, storage));
   const bool kept = storage == WeightStorage::full || precision_of(storage) != Precision::exact;
-  refuse_unless(kept, "fingerprint", "Vision Transformers keep weights as f32 alone, or for a reduced precision");
+  refuse_unless(kept, function, "Vision Transformers keep weights as f32 alone, or for a reduced precision");
   Vit model = Vit::load(folder, storage);
   const bool classifies =
       !model.config().labels.empty() && std::filesystem::exists(folder + "/preprocessor_config.json");
@@ -208,13 +208,13 @@ std::vector<CertifiedCase> certify(const FingerprintOptions& options) {
 }
 
 std::string fingerprint_of_folder(const std::string& folder, WeightStorage storage, const FingerprintOptions& options) {
-  return with_folder(folder, storage, [&](const auto& model) { return fingerprint(model, options); });
+  return with_folder("fingerprint", folder, storage, [&](const auto& model) { return fingerprint(model, options); });
 }
 
 std::string certificate(const std::string& folder, WeightStorage storage, const FingerprintOptions& options) {
   const StopScope stop(options.stop);
   ShareTurns turns(3, ShareTurns::divided);
-  return with_folder(folder, storage, [&](const auto& model) {
+  return with_folder("certificate", folder, storage, [&](const auto& model) {
     turns.next();
     const std::string name = fingerprint(model, options);
     turns.next();
@@ -225,7 +225,7 @@ std::string certificate(const std::string& folder, WeightStorage storage, const 
 std::vector<std::string> pack_folder(const std::string& folder, WeightStorage storage) {
   refuse_unless(block_bytes(storage) == 0, "pack", "q8 and q4 are used as they are in the file; pack another storage");
   const PackingScope packing;
-  return with_folder(folder, storage, [&](const auto&) { return packing.write(); });
+  return with_folder("pack", folder, storage, [&](const auto&) { return packing.write(); });
 }
 
 std::string difference_of_certificates(const std::string& here, const std::string& expected) {

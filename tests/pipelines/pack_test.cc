@@ -66,14 +66,24 @@ TEST(Pack, TableInBf16IsKeptOnce) {
   EXPECT_EQ(certificate(narrow / "", WeightStorage::bf16), expected);
 }
 
+TEST(Pack, ATableApartFromTheOutputIsInTheFile) {
+  const PackedFolder folder("language/llama");
+  for (const WeightStorage storage : {WeightStorage::full, WeightStorage::reduced}) {
+    const SafeTensors packed = read_safetensors(pack_folder(folder / "", storage)[0]);
+    EXPECT_TRUE(packed.tensors.contains("embeddings.weight.0"));
+  }
+}
+
 TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
   const PackedFolder folder("language/gpt2");
   const std::string file = pack_folder(folder / "")[0], model = folder / "model.safetensors";
   SafeTensors tensors = read_safetensors(model);
-  for (auto& [name, tensor] : tensors.tensors) tensor.data<float>()[0] += 1;
+  for (auto& [name, tensor] : tensors.tensors) {
+    for (float& number : std::span(tensor.data<float>(), static_cast<std::size_t>(tensor.element_count()))) number += 1;
+  }
   const auto written = std::filesystem::last_write_time(model);
   write_safetensors(model, tensors);
-  std::filesystem::last_write_time(model, written + std::chrono::seconds(1));  // whatever the clock's steps are
+  std::filesystem::last_write_time(model, written);  // of the same size and time
   const std::string changed = certificate(folder / "");
   EXPECT_EQ(unfit_lines, std::vector{file + " is for other weights"});
   std::filesystem::remove(file);
@@ -96,6 +106,9 @@ TEST(Pack, RefusesBlocksAndDamagedFiles) {
   const PackedFolder folder("language/gpt2");
   EXPECT_EQ(message_of<std::invalid_argument>([&] { pack_folder(folder / "", WeightStorage::q8); }),
             "pack: q8 and q4 are used as they are in the file; pack another storage");
+  EXPECT_EQ(
+      message_of<std::invalid_argument>([] { pack_folder(QKV_TEST_DATA "/golden/vit/vit", WeightStorage::int8); }),
+      "pack: Vision Transformers keep weights as f32 alone, or for a reduced precision");
   const std::string file = pack_folder(folder / "")[0], bytes = slurp(file);
   const std::map<std::string, std::string> metadata = read_safetensors(file).metadata;
   const auto expect_refused = [&](const std::string& damaged) {

@@ -80,9 +80,11 @@ StackConfig stack_config(const LanguageModelConfig& config) {
   return {.layer = config.layers.front(), .layers = std::ssize(config.layers), .each = config.layers};
 }
 
-// Whether the table of embeddings is kept in its own 16 bits, tied or not: in panels, mapped where these are.
-bool keeps_bf16(const Weights& weights) {
-  return weights.storage() == WeightStorage::bf16 && weights.is_bf16(std::string(kEmbeddingScope) + "weight");
+// Whether panels hold the table of embeddings as it is: then it is kept once, tied or not, and mapped where they are.
+bool is_whole_in_panels(const Weights& weights) {
+  const WeightStorage storage = weights.storage();
+  return storage == WeightStorage::full || precision_of(storage) != Precision::exact ||
+         (storage == WeightStorage::bf16 && weights.is_bf16(std::string(kEmbeddingScope) + "weight"));
 }
 
 void cap_logits(double cap, Tensor& logits, int threads) {
@@ -122,8 +124,9 @@ LanguageModel LanguageModel::load(const std::string& folder, WeightStorage stora
 
 LanguageModel::LanguageModel(const LanguageModelConfig& config, Weights& weights)
     : config_(config),
-      embeddings_({.count = config.vocab, .dim = config.model_dim, .projects = config.tied || keeps_bf16(weights)},
-                  weights, kEmbeddingScope),
+      embeddings_(
+          {.count = config.vocab, .dim = config.model_dim, .projects = config.tied || is_whole_in_panels(weights)},
+          weights, kEmbeddingScope),
       positions_(config.learnt_positions
                      ? std::optional<Embedding>(std::in_place,
                                                 EmbeddingConfig{.count = config.positions, .dim = config.model_dim},
