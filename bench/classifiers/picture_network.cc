@@ -298,22 +298,14 @@ Tensor ConvolutionBlock::backward(const Saved& saved, const Tensor& grad_out) {
   return convolve_backward(saved.x, normalize_backward(saved, grad_active));
 }
 
-void ConvolutionBlock::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  visitor(scope + "convolution.weight", filters_);
-  visitor(scope + "norm.weight", weight_);
-  visitor(scope + "norm.bias", bias_);
-  visitor(scope + "norm.running_mean", running_mean_);
-  visitor(scope + "norm.running_var", running_var_);
-}
-
-void ConvolutionBlock::update(const ParameterUpdater& updater, const std::string& scope) {
-  updater(scope + "convolution.weight", filters_);
-  updater(scope + "norm.weight", weight_);
-  updater(scope + "norm.bias", bias_);
-  updater(scope + "norm.running_mean", running_mean_);
-  updater(scope + "norm.running_var", running_var_);
+void ConvolutionBlock::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(filters_, scope + "convolution.weight");
+  walk(weight_, scope + "norm.weight");
+  walk(bias_, scope + "norm.bias");
+  walk(running_mean_, scope + "norm.running_mean");
+  walk(running_var_, scope + "norm.running_var");
   // Statistics, which no optimizer may move.
-  running_mean_.gradient = running_var_.gradient = {};
+  if (walk.updater != nullptr) running_mean_.gradient = running_var_.gradient = {};
 }
 
 PictureNetwork::PictureNetwork(const PictureNetworkConfig& config, Weights& weights) : config_(config) {
@@ -362,16 +354,10 @@ LossSum PictureNetwork::backward(const LabelledPictures& batch, std::uint64_t) {
   return sum;
 }
 
-void PictureNetwork::visit(const ParameterVisitor& visitor) const {
-  for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].visit(visitor, block_scope(i));
-  visitor(kWeight, weight_);
-  visitor(kBias, bias_);
-}
-
-void PictureNetwork::update(const ParameterUpdater& updater) {
-  for (std::size_t i = 0; i < blocks_.size(); ++i) blocks_[i].update(updater, block_scope(i));
-  updater(kWeight, weight_);
-  updater(kBias, bias_);
+void PictureNetwork::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) walk(blocks_[i], scope + block_scope(i));
+  walk(weight_, scope + kWeight);
+  walk(bias_, scope + kBias);
 }
 
 }  // namespace qkv::bench

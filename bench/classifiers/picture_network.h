@@ -24,7 +24,7 @@ struct ConvolutionBlockConfig {
 
 // 3 x 3 pixels with as many zeros around the picture as keep its size, batch norm, ReLU, max pooling, as
 // torch.nn.Conv2d, BatchNorm2d (epsilon 1e-5, momentum 0.1) and MaxPool2d with channels last.
-class ConvolutionBlock {
+class ConvolutionBlock : public Parameterized {
  public:
   // What backward needs of a forward pass in training.
   struct Saved {
@@ -43,10 +43,8 @@ class ConvolutionBlock {
   // Adds to the gradients of the parameters; gives that of x.
   Tensor backward(const Saved& saved, const Tensor& grad_out);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope) const;
-  void update(const ParameterUpdater& updater, const std::string& scope);
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   // [out, 9 * in]: the weights of the nine pixels one after the other.
   Tensor filters() const;
   Tensor convolve(const Tensor& x) const;
@@ -75,10 +73,8 @@ class PictureNetwork : public TrainableOn<LabelledPictures> {
   LossSum loss(const LabelledPictures& batch) const override;
   LossSum backward(const LabelledPictures& batch, std::uint64_t dropout_seed) override;
 
-  void visit(const ParameterVisitor& visitor) const override;
-  void update(const ParameterUpdater& updater) override;
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   // What the blocks leave, with the running statistics of their norms.
   Tensor features(const Tensor& pictures) const;
   Tensor logits(const Tensor& features) const;

@@ -272,15 +272,10 @@ void Conv1d::backward(const Sequences& x, const TensorView& grad_out, const Muta
                 [&]<class T>(T) { Backward<T>(*this, windows, threads).run(rows.view(), grad_rows.view(), output); });
 }
 
-void Conv1d::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  visitor(scope + "weight", weight_);
-  if (config_.bias) visitor(scope + "bias", bias_);
-}
-
-void Conv1d::update(const ParameterUpdater& updater, const std::string& scope) {
-  updater(scope + "weight", weight_);
-  if (config_.bias) updater(scope + "bias", bias_);
-  pack();
+void Conv1d::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(weight_, scope + "weight");
+  if (config_.bias) walk(bias_, scope + "bias");
+  if (walk.updater != nullptr) pack();
 }
 
 }  // namespace qkv

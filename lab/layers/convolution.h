@@ -31,7 +31,7 @@ struct Conv1dConfig {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class Conv1d {
+class Conv1d : public Parameterized {
  public:
   // Takes weight [out, in, kernel] and bias [out].
   Conv1d(const Conv1dConfig& config, Weights& weights, const std::string& scope = "");
@@ -49,10 +49,9 @@ class Conv1d {
   // and to grad_x, row-major of x's shape, if it is given.
   void backward(const Sequences& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   class Windows;
   template <class T>
   class Backward;

@@ -116,30 +116,16 @@ RecurrentOutput Recurrent::run(const Sequences& x, const RecurrentStates<TensorV
   return result;
 }
 
-void Recurrent::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  for (int layer = 0; layer < config_.layers; ++layer) {
-    for (int d = 0; d < config_.directions; ++d) {
-      const Direction& own = directions_[index(layer, d)];
-      const std::string suffix = recurrent_suffix(layer, d);
-      own.weight_ih.visit(visitor, scope + "weight_ih" + suffix);
-      own.weight_hh.visit(visitor, scope + "weight_hh" + suffix);
-      if (!config_.bias) continue;
-      visitor(scope + "bias_ih" + suffix, own.bias_ih);
-      visitor(scope + "bias_hh" + suffix, own.bias_hh);
-    }
-  }
-}
-
-void Recurrent::update(const ParameterUpdater& updater, const std::string& scope) {
+void Recurrent::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
   for (int layer = 0; layer < config_.layers; ++layer) {
     for (int d = 0; d < config_.directions; ++d) {
       Direction& own = directions_[index(layer, d)];
       const std::string suffix = recurrent_suffix(layer, d);
-      own.weight_ih.update(updater, scope + "weight_ih" + suffix);
-      own.weight_hh.update(updater, scope + "weight_hh" + suffix);
+      walk(own.weight_ih, scope + "weight_ih" + suffix);
+      walk(own.weight_hh, scope + "weight_hh" + suffix);
       if (!config_.bias) continue;
-      updater(scope + "bias_ih" + suffix, own.bias_ih);
-      updater(scope + "bias_hh" + suffix, own.bias_hh);
+      walk(own.bias_ih, scope + "bias_ih" + suffix);
+      walk(own.bias_hh, scope + "bias_hh" + suffix);
     }
   }
 }

@@ -63,7 +63,7 @@ struct RecurrentGradientsOut {
 
 // Safe for concurrent forward(); only update() and backward() modify it. The states and outputs of a sequence have the
 // same bits for any other sequences in the batch and any number of threads.
-class Recurrent {
+class Recurrent : public Parameterized {
  public:
   // Takes, for every layer L, weight_ih_lL [gates * hidden, in of the layer], weight_hh_lL [gates * hidden, hidden],
   // bias_ih_lL and bias_hh_lL [gates * hidden], and for the second direction the same with _reverse behind the name.
@@ -83,12 +83,11 @@ class Recurrent {
                 const RecurrentSaved& saved, const RecurrentGradientsIn& from, const RecurrentGradientsOut& to = {},
                 int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
   const RecurrentConfig& config() const { return config_; }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   struct Direction {
     PackedParameter weight_ih, weight_hh;
     Parameter bias_ih, bias_hh;

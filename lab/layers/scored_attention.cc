@@ -135,20 +135,12 @@ void ScoredAttention::backward(const Sequences& query, const Sequences& memory, 
   }
 }
 
-void ScoredAttention::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  if (config_.score == Kind::bilinear) visitor(scope + "w", w_query_);
+void ScoredAttention::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  if (config_.score == Kind::bilinear) walk(w_query_, scope + "w");
   if (config_.score != Kind::additive) return;
-  visitor(scope + "w_query", w_query_);
-  visitor(scope + "w_key", w_key_);
-  visitor(scope + "v", v_);
-}
-
-void ScoredAttention::update(const ParameterUpdater& updater, const std::string& scope) {
-  if (config_.score == Kind::bilinear) updater(scope + "w", w_query_);
-  if (config_.score != Kind::additive) return;
-  updater(scope + "w_query", w_query_);
-  updater(scope + "w_key", w_key_);
-  updater(scope + "v", v_);
+  walk(w_query_, scope + "w_query");
+  walk(w_key_, scope + "w_key");
+  walk(v_, scope + "v");
 }
 
 }  // namespace qkv

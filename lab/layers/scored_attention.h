@@ -29,7 +29,7 @@ struct ScoredAttentionSaved {
 };
 
 // Safe for concurrent forward(); only update() and backward() modify it.
-class ScoredAttention {
+class ScoredAttention : public Parameterized {
  public:
   // Takes, additive: w_query and w_key [dim, dim] and v [dim]; bilinear: w [dim, dim]; dot: nothing.
   ScoredAttention(const ScoredAttentionConfig& config, Weights& weights, const std::string& scope = "");
@@ -45,10 +45,8 @@ class ScoredAttention {
   void backward(const Sequences& query, const Sequences& memory, const ScoredAttentionSaved& saved,
                 const TensorView& grad_out, Tensor& grad_query, Tensor& grad_memory, int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   Score score() const;
 
   ScoredAttentionConfig config_;

@@ -98,14 +98,11 @@ class ConvolutionBody : public SequenceBody {
   double attention_operations(std::int64_t) const override { return 0; }
   double attention_step_operations(std::int64_t) const override { return 0; }
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope) const override {
-    for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].visit(visitor, scope_of(scope, i));
-  }
-  void update(const ParameterUpdater& updater, const std::string& scope) override {
-    for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].update(updater, scope_of(scope, i));
+ private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override {
+    for (std::size_t i = 0; i < layers_.size(); ++i) walk(layers_[i], scope_of(scope, i));
   }
 
- private:
   std::int64_t in_, width_;
   std::vector<Conv1d> layers_;
 };

@@ -61,10 +61,9 @@ class RecurrentBody : public SequenceBody {
   double attention_operations(std::int64_t) const override { return 0; }
   double attention_step_operations(std::int64_t) const override { return 0; }
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope) const override { layer_.visit(visitor, scope); }
-  void update(const ParameterUpdater& updater, const std::string& scope) override { layer_.update(updater, scope); }
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(layer_, scope); }
+
   SequenceKind kind_;
   Recurrent layer_;
 };

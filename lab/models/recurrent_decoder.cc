@@ -275,18 +275,10 @@ Tensor RecurrentDecoder::step(const Tensor& rows, const Tensor& offsets, const R
   return read_out(side_by_side(run(side_by_side(rows, context)), context), threads);
 }
 
-void RecurrentDecoder::visit(const ParameterVisitor& visitor) const {
-  recurrent_.visit(visitor, "decoder.rnn.");
-  if (!attention_) return;
-  attention_->visit(visitor, "attention.");
-  readout_->visit(visitor, "readout.");
-}
-
-void RecurrentDecoder::update(const ParameterUpdater& updater) {
-  recurrent_.update(updater, "decoder.rnn.");
-  if (!attention_) return;
-  attention_->update(updater, "attention.");
-  readout_->update(updater, "readout.");
+void RecurrentDecoder::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(recurrent_, scope + "decoder.rnn.");
+  walk(attention_, scope + "attention.");
+  walk(readout_, scope + "readout.");
 }
 
 }  // namespace qkv::inline models

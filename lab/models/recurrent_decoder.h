@@ -20,7 +20,7 @@ struct RecurrentMemory {
   Mask mask{};                       // of the attention to its rows
 };
 
-class RecurrentDecoder {
+class RecurrentDecoder : public Parameterized {
  public:
   struct Step {
     Tensor offsets{}, query{}, in{};
@@ -59,11 +59,10 @@ class RecurrentDecoder {
   Tensor step(const Tensor& rows, const Tensor& offsets, const RecurrentMemory& memory, RecurrentStates<Tensor>& states,
               int threads) const;
 
-  void visit(const ParameterVisitor& visitor) const;
-  void update(const ParameterUpdater& updater);
   Recurrent& recurrent() { return recurrent_; }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   bool attends_first() const { return config_.kind == RecurrentAttentionKind::additive; }
   RecurrentStates<TensorView> views(const RecurrentStates<Tensor>& states) const;
   Tensor top(const RecurrentStates<Tensor>& states, const std::vector<std::int64_t>& sequences) const;

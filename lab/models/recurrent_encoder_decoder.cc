@@ -304,20 +304,12 @@ std::string RecurrentEncoderDecoder::config_text() const {
                                            positions, model_dim, layers, directions, end, padding, start);
 }
 
-void RecurrentEncoderDecoder::visit(const ParameterVisitor& visitor) const {
-  parts_->source.visit(visitor, parts_->target ? std::string("encoder.") + kTable : kShared);
-  if (parts_->target) parts_->target->visit(visitor, std::string("decoder.") + kTable);
-  visitor(kLogitsBias, parts_->logits_bias);
-  parts_->encoder.visit(visitor, "encoder.rnn.");
-  parts_->decoder.visit(visitor);
-}
-
-void RecurrentEncoderDecoder::update(const ParameterUpdater& updater) {
-  parts_->source.update(updater, parts_->target ? std::string("encoder.") + kTable : kShared);
-  if (parts_->target) parts_->target->update(updater, std::string("decoder.") + kTable);
-  updater(kLogitsBias, parts_->logits_bias);
-  parts_->encoder.update(updater, "encoder.rnn.");
-  parts_->decoder.update(updater);
+void RecurrentEncoderDecoder::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(parts_->source, scope + (parts_->target ? std::string("encoder.") + kTable : kShared));
+  walk(parts_->target, scope + "decoder." + kTable);
+  walk(parts_->logits_bias, scope + kLogitsBias);
+  walk(parts_->encoder, scope + "encoder.rnn.");
+  walk(parts_->decoder, scope);
 }
 
 }  // namespace qkv

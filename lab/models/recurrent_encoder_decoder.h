@@ -70,8 +70,6 @@ class RecurrentEncoderDecoder : public EncoderDecoder {
   LossSum loss(const PairBatch& batch) const override;
   // Dropout: embeddings, between recurrent layers, and what is projected to the vocabulary.
   LossSum backward(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) override;
-  void visit(const ParameterVisitor& visitor) const override;
-  void update(const ParameterUpdater& updater) override;
   void save(const std::string& folder, Dtype dtype = Dtype::f32) const override;
   std::string transformers_class() const override { return {}; }
   std::string config_text() const override;
@@ -79,6 +77,8 @@ class RecurrentEncoderDecoder : public EncoderDecoder {
   const RecurrentEncoderDecoderConfig& config() const { return config_; }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   class Targets;
   struct Parts;
 

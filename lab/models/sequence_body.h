@@ -40,10 +40,8 @@ class BodySteps {
   virtual Tensor step(const Tensor& row) = 0;
 };
 
-class SequenceBody {
+class SequenceBody : public Parameterized {
  public:
-  virtual ~SequenceBody() = default;
-
   // Draws the weights that initial_weights.h has no rule for.
   virtual void draw(std::uint64_t) {}
 
@@ -60,9 +58,6 @@ class SequenceBody {
   // Multiplications and additions of attention alone, in one sequence forward.
   virtual double attention_operations(std::int64_t length) const = 0;
   virtual double attention_step_operations(std::int64_t length) const = 0;  // of a token after so many
-
-  virtual void visit(const ParameterVisitor& visitor, const std::string& scope) const = 0;
-  virtual void update(const ParameterUpdater& updater, const std::string& scope) = 0;
 };
 
 // `in` is the size of an embedding, `width` what gives the body its size: hidden states, channels, or the inner size of

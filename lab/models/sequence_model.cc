@@ -120,18 +120,11 @@ double SequenceModel::operations_in_turn(std::int64_t length) const {
   return weight_operations() + body_->attention_step_operations(length);
 }
 
-void SequenceModel::visit(const ParameterVisitor& visitor) const {
-  embedding_.visit(visitor, kEmbedding);
-  body_->visit(visitor, kBody);
-  visitor("out.weight", out_weight_);
-  visitor("out.bias", out_bias_);
-}
-
-void SequenceModel::update(const ParameterUpdater& updater) {
-  embedding_.update(updater, kEmbedding);
-  body_->update(updater, kBody);
-  updater("out.weight", out_weight_);
-  updater("out.bias", out_bias_);
+void SequenceModel::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(embedding_, scope + kEmbedding);
+  walk(*body_, scope + kBody);
+  walk(out_weight_, scope + "out.weight");
+  walk(out_bias_, scope + "out.bias");
 }
 
 }  // namespace qkv::comparison

@@ -65,11 +65,10 @@ class SequenceModel : public TrainableOn<SequenceBatch>, public Measurable {
   void train(std::int64_t sequences, std::int64_t length) override;
   std::shared_ptr<void> answer(std::int64_t length) const override;
 
-  void visit(const ParameterVisitor& visitor) const override;
-  void update(const ParameterUpdater& updater) override;
   std::string metric_name() const override { return "accuracy"; }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   Tensor backward(const SequenceBatch& batch, LossSum& loss);
   Tensor project(const Tensor& rows) const;
   double weight_operations() const;

@@ -60,12 +60,8 @@ class TransformerBody : public SequenceBody {
   double attention_operations(std::int64_t length) const override { return operations(length * (length + 1) / 2); }
   double attention_step_operations(std::int64_t length) const override { return operations(length + 1); }
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope) const override {
-    encoder_.visit(visitor, scope);
-  }
-  void update(const ParameterUpdater& updater, const std::string& scope) override { encoder_.update(updater, scope); }
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(encoder_, scope); }
   // Per pair of a query and a key: each number of the key, and each of the value, is multiplied and added.
   double operations(std::int64_t pairs) const { return static_cast<double>(kLayers * 2 * 2 * dim_ * pairs); }
 

@@ -29,8 +29,6 @@ class TranslatorModel : public TrainableOn<PairBatch>, public Measurable {
 
   LossSum loss(const PairBatch& batch) const override { return model_->loss(batch); }
   LossSum backward(const PairBatch& batch, std::uint64_t) override { return model_->backward(batch, {}); }
-  void visit(const ParameterVisitor& visitor) const override { model_->visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_->update(updater); }
 
   const TranslatorConfig& config() const { return config_; }
   const EncoderDecoder& model() const { return *model_; }
@@ -46,6 +44,7 @@ class TranslatorModel : public TrainableOn<PairBatch>, public Measurable {
   std::shared_ptr<void> answer(std::int64_t length) const override;
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(*model_, scope); }
   double weight_operations() const;
   // For so many pairs of a query and a key in all layers.
   double attention_operations(double pairs) const;

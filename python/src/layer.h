@@ -24,13 +24,9 @@
 namespace qkv::python {
 
 // The base of all layers.
-struct AnyLayer {
+struct AnyLayer : Parameterized {
   nb::dict config{};  // the keywords that made it
   bool has_gradients = false;
-
-  virtual ~AnyLayer() = default;
-  virtual void visit(const ParameterVisitor& visitor) const = 0;
-  virtual void update(const ParameterUpdater& updater) = 0;
 };
 
 template <class Core>
@@ -38,8 +34,7 @@ struct Layer : AnyLayer {
   Core core;
 
   Layer(Core made, nb::dict keywords) : core(std::move(made)) { config = std::move(keywords); }
-  void visit(const ParameterVisitor& visitor) const override { core.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { core.update(updater); }
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(core, scope); }
 };
 
 // The second result of a call with save=True.

@@ -40,8 +40,6 @@ class TrainedWords : public TrainableOn<TokenBatch> {
   TrainedWords(TextModel& model, const TextConfig& config, const MaskedWords& words)
       : model_(model, config), words_(words), seed_(config.training.seed) {}
 
-  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_.update(updater); }
   LossSum loss(const TokenBatch& batch) const override {
     return model_.loss(training::mask_tokens(batch, words_, seed_));
   }
@@ -50,6 +48,8 @@ class TrainedWords : public TrainableOn<TokenBatch> {
   }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(model_, scope); }
+
   TrainedText model_;
   const MaskedWords& words_;
   std::uint64_t seed_;
@@ -61,8 +61,6 @@ class TrainedNumbers : public TrainableOn<LabelledTokens> {
   TrainedNumbers(TextModel& model, const TextConfig& config, double variance)
       : model_(model, config), variance_(variance) {}
 
-  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_.update(updater); }
   std::string metric_name() const override { return "explained_variance"; }
   LossSum loss(const LabelledTokens& batch) const override { return measured(model_.loss(batch)); }
   LossSum backward(const LabelledTokens& batch, std::uint64_t dropout_seed) override {
@@ -70,6 +68,7 @@ class TrainedNumbers : public TrainableOn<LabelledTokens> {
   }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(model_, scope); }
   LossSum measured(LossSum sum) const {
     sum.metric = static_cast<double>(sum.count) - sum.sum / variance_;
     return sum;
@@ -91,8 +90,6 @@ class TrainedSentences : public TrainableOn<SentencePairs> {
  public:
   TrainedSentences(SentenceEncoder& model, const SentenceConfig& config) : model_(model), config_(config) {}
 
-  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_.update(updater); }
   std::string metric_name() const override { return "accuracy"; }
   LossSum loss(const SentencePairs& batch) const override {
     return model_.loss(batch, {.temperature = config_.temperature});
@@ -106,6 +103,8 @@ class TrainedSentences : public TrainableOn<SentencePairs> {
   }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(model_, scope); }
+
   SentenceEncoder& model_;
   const SentenceConfig& config_;
 };

@@ -16,8 +16,6 @@ class TrainedWith final : public TrainableOn<Batch> {
   TrainedWith(Model& model, const Config& config, std::string metric = "")
       : model_(model), config_(config), metric_(std::move(metric)) {}
 
-  void visit(const ParameterVisitor& visitor) const override { model_.visit(visitor); }
-  void update(const ParameterUpdater& updater) override { model_.update(updater); }
   std::string metric_name() const override { return metric_; }
   LossSum loss(const Batch& batch) const override { return model_.loss(batch); }
   LossSum backward(const Batch& batch, std::uint64_t dropout_seed) override {
@@ -26,6 +24,8 @@ class TrainedWith final : public TrainableOn<Batch> {
   }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(model_, scope); }
+
   Model& model_;
   const Config& config_;
   const std::string metric_;

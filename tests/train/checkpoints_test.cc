@@ -238,8 +238,6 @@ class Walker : public TrainableOn<PairBatch> {
   explicit Walker(Positions losses, Positions accuracies = {})
       : losses_(std::move(losses)), accuracies_(std::move(accuracies)) {}
 
-  void visit(const ParameterVisitor& visitor) const override { visitor("weight", weight_); }
-  void update(const ParameterUpdater& updater) override { updater("weight", weight_); }
   std::string metric_name() const override { return accuracies_.empty() ? "" : "accuracy"; }
   LossSum backward(const PairBatch&, std::uint64_t) override {
     weight_.gradient.data<float>()[0] -= 1;
@@ -256,6 +254,10 @@ class Walker : public TrainableOn<PairBatch> {
   double position() const { return weight_.value.data<float>()[0]; }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override {
+    walk(weight_, scope + "weight");
+  }
+
   Positions losses_, accuracies_;
   Parameter weight_{.value = Tensor::zeros({1})};
 };

@@ -79,14 +79,6 @@ class TinyModel : public TrainableOn<PairBatch> {
     }
   }
 
-  void visit(const ParameterVisitor& visitor) const override {
-    visitor("table", table_);
-    visitor("bias", bias_);
-  }
-  void update(const ParameterUpdater& updater) override {
-    updater("table", table_);
-    updater("bias", bias_);
-  }
   LossSum loss(const PairBatch& batch) const override { return run(batch, 0, {}); }
   // The seed moves the gradient a little, as dropout would.
   LossSum backward(const PairBatch& batch, std::uint64_t dropout_seed) override {
@@ -96,6 +88,10 @@ class TinyModel : public TrainableOn<PairBatch> {
   std::string bits() const { return weight_bytes(*this); }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override {
+    walk(table_, scope + "table");
+    walk(bias_, scope + "bias");
+  }
   LossSum run(const PairBatch& batch, double noise, const CrossEntropyGradients& gradients) const {
     Tensor means = Tensor::zeros({std::ssize(batch.target), kVocab});
     const std::int32_t *sources = batch.source_offsets.data<std::int32_t>(),

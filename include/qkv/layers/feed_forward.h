@@ -34,7 +34,7 @@ struct FeedForwardSaved {
 };
 
 /// Safe for concurrent forward(); only update() and backward() modify it.
-class QKV_API FeedForward {
+class QKV_API FeedForward : public Parameterized {
  public:
   /// Takes linear1.weight [ff_dim, model_dim], linear2.weight [model_dim, ff_dim], if gated linear3.weight [ff_dim,
   /// model_dim], and their biases.
@@ -51,10 +51,8 @@ class QKV_API FeedForward {
   void backward(const TensorView& x, const Dropout& dropout, const FeedForwardSaved& saved, const TensorView& grad_out,
                 const MutableTensorView& grad_x = {}, int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   std::int64_t block_rows() const;
   /// Of rows that are a block.
   void feed(const TensorView& rows, const MutableTensorView& out, int threads) const;

@@ -25,7 +25,7 @@ struct LayerNormConfig {
 };
 
 /// Safe for concurrent forward(); only update() modifies it.
-class QKV_API LayerNorm {
+class QKV_API LayerNorm : public Parameterized {
  public:
   /// Takes weight [dim] and bias [dim].
   LayerNorm(const LayerNormConfig& config, Weights& weights, const std::string& scope = "");
@@ -41,10 +41,8 @@ class QKV_API LayerNorm {
   /// them, and to grad_x, of x's shape, if it is given.
   void backward(const TensorView& x, const TensorView& grad_out, const MutableTensorView& grad_x = {}, int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   void check(const char* name, const TensorView& view, const Dims& shape) const;
   void run(const TensorView& x, const TensorView& added, const MutableTensorView& sum, const MutableTensorView& out,
            int threads) const;

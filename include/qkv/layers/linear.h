@@ -20,7 +20,7 @@ struct LinearConfig {
 };
 
 /// Safe for concurrent forward(); only update() modifies it.
-class QKV_API Linear {
+class QKV_API Linear : public Parameterized {
  public:
   /// Takes weight [out, in] and bias [out].
   Linear(const LinearConfig& config, Weights& weights, const std::string& scope = "");
@@ -50,10 +50,9 @@ class QKV_API Linear {
   /// The right operand of grad_x += grad_out W, for callers that compute that product themselves, in parts.
   PackedMatrix pack_for_backward(int threads = 0) const;
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   LinearConfig config_;
   PackedParameter weight_;
   Parameter bias_;

@@ -137,7 +137,7 @@ struct LastWeights {
 enum class CacheQueries { together, singly };
 
 /// Safe for concurrent forward(); only update() and backward() modify it.
-class QKV_API MultiHeadAttention {
+class QKV_API MultiHeadAttention : public Parameterized {
  public:
   MultiHeadAttention(const MultiHeadAttentionConfig& config, Weights& weights, const std::string& scope = "");
 
@@ -183,10 +183,9 @@ class QKV_API MultiHeadAttention {
   MultiHeadAttention with_scheme(HeadScheme scheme) const;
 
   const MultiHeadAttentionConfig& config() const { return config_; }  // every 0 replaced by its default
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   void make_extra_rows();
   /// With the window.
   Mask mask_of(const MultiHeadAttentionOptions& options) const;

@@ -13,8 +13,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "qkv/api.h"
 #include "qkv/matmul.h"
 #include "qkv/tensor.h"
 
@@ -34,5 +37,40 @@ struct Parameter {
 /// `name` is the scope given and the name in it.
 using ParameterVisitor = std::function<void(const std::string& name, const Parameter& parameter)>;
 using ParameterUpdater = std::function<void(const std::string& name, Parameter& parameter)>;
+
+/// What a walk over the parameters does at each of them: one of the two is given.
+struct ParameterWalk {
+  const ParameterVisitor* visitor = nullptr;
+  const ParameterUpdater* updater = nullptr;
+
+  void operator()(Parameter& own, const std::string& name) const {
+    updater ? (*updater)(name, own) : (*visitor)(name, own);
+  }
+  /// A part with parameters of its own.
+  template <class Part>
+  void operator()(Part& part, const std::string& scope) const {
+    updater ? part.update(*updater, scope) : std::as_const(part).visit(*visitor, scope);
+  }
+  template <class Part>
+  void operator()(std::optional<Part>& part, const std::string& scope) const {
+    if (part) (*this)(*part, scope);
+  }
+};
+
+/// What has parameters: a layer, or a model.
+class QKV_API Parameterized {
+ public:
+  virtual ~Parameterized() = default;
+  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const {
+    const_cast<Parameterized&>(*this).walk_parameters({.visitor = &visitor}, scope);  // which changes nothing
+  }
+  void update(const ParameterUpdater& updater, const std::string& scope = "") {
+    walk_parameters({.updater = &updater}, scope);
+  }
+
+ private:
+  /// Calls `walk` with each parameter and part, in order; changes them in an update alone.
+  virtual void walk_parameters(const ParameterWalk& walk, const std::string& scope) = 0;
+};
 
 }  // namespace qkv

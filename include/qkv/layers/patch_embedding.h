@@ -25,7 +25,7 @@ struct PatchEmbeddingConfig {
 };
 
 /// Safe for concurrent forward(); only update() and backward() modify it.
-class QKV_API PatchEmbedding {
+class QKV_API PatchEmbedding : public Parameterized {
  public:
   /// Takes projection.weight [dim, channels * patch height * patch width], projection.bias [dim], class_token [dim] and
   /// positions.weight [1 + grid height * grid width, dim].
@@ -40,10 +40,8 @@ class QKV_API PatchEmbedding {
   /// Adds to the gradients of the parameters that want them.
   void backward(const TensorView& pictures, const TensorView& grad_out, int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   PictureSize check(const TensorView& pictures) const;
 
   PatchEmbeddingConfig config_;

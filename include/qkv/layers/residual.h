@@ -37,7 +37,7 @@ struct ResidualSaved {
 };
 
 /// Safe for concurrent forward(); only update() and backward() modify it.
-class QKV_API Residual {
+class QKV_API Residual : public Parameterized {
  public:
   /// f in blocks (row_blocks.h).
   using Sublayer = std::function<void(const NormedRows& input, const RowSink& put)>;
@@ -60,10 +60,9 @@ class QKV_API Residual {
   void backward(const TensorView& x, const SublayerBackward& f, const Dropout& dropout, const ResidualSaved& saved,
                 const TensorView& grad_out, Tensor& grad_x, int threads = 0);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   NormOrder order_;
   std::optional<LayerNorm> norm_, after_;
   std::optional<Parameter> layer_scale_;

@@ -50,7 +50,7 @@ using DecoderCache = StackCache;
 
 /// Layers one after the other, and a norm if the config has it. Safe for concurrent forward(); only update() and
 /// backward() modify it.
-class QKV_API TransformerStack {
+class QKV_API TransformerStack : public Parameterized {
  public:
   using Config = StackConfig;
   using Saved = StackSaved;
@@ -74,10 +74,9 @@ class QKV_API TransformerStack {
   /// The final norm of rows [n, model_dim]; a copy if there is none.
   Tensor final_norm(const TensorView& rows, int threads = 0) const;
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   std::vector<TransformerLayer> layers_;
   std::optional<LayerNorm> norm_;
 };
@@ -116,7 +115,7 @@ struct TransformerGradients {
   Tensor source, target;  ///< of the inputs, in their shapes
 };
 
-class QKV_API Transformer {
+class QKV_API Transformer : public Parameterized {
  public:
   /// Takes encoder.* and decoder.*.
   Transformer(const TransformerConfig& config, Weights& weights, const std::string& scope = "");
@@ -133,10 +132,9 @@ class QKV_API Transformer {
   TransformerGradients backward(const Sequences& source, const Sequences& target, const TransformerOptions& options,
                                 const Dropout& dropout, const TransformerSaved& saved, const TensorView& grad_out);
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   Encoder encoder_;
   Decoder decoder_;
 };

@@ -98,7 +98,7 @@ using DecoderLayerCache = TransformerLayerCache;
 enum class LayerMemory { absent, present };
 
 /// Safe for concurrent forward(); only update() and backward() modify it.
-class QKV_API TransformerLayer {
+class QKV_API TransformerLayer : public Parameterized {
  public:
   using Config = TransformerLayerConfig;
   using Saved = TransformerLayerSaved;
@@ -134,15 +134,10 @@ class QKV_API TransformerLayer {
   Tensor forward(const Sequences& x, Cache& cache, int threads = 0, LastWeights* last = nullptr,
                  CacheQueries queries = CacheQueries::together) const;
 
-  void visit(const ParameterVisitor& visitor, const std::string& scope = "") const;
-  void update(const ParameterUpdater& updater, const std::string& scope = "");
-
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   /// std::invalid_argument unless the layer has memory if and only if the call has.
   void check(bool memory) const;
-  /// Calls f(part, its name) for every part, in order.
-  template <class Layer, class F>
-  static void for_each_part(Layer& layer, const F& f);
 
   MultiHeadAttention self_attention_;
   std::optional<MultiHeadAttention> memory_attention_;

@@ -73,10 +73,8 @@ struct EncoderDecoderAttention {
 };
 
 /// Safe for concurrent calls of const members; only update() and backward() modify it.
-class QKV_API EncoderDecoder {
+class QKV_API EncoderDecoder : public Parameterized {
  public:
-  virtual ~EncoderDecoder() = default;
-
   /// Whether config.json of that folder is one of an encoder-decoder, supported or not. FormatError or IoError if it
   /// cannot be read.
   static bool is_in(const std::string& folder);
@@ -100,8 +98,6 @@ class QKV_API EncoderDecoder {
   /// As in trainable.h.
   virtual LossSum loss(const PairBatch& batch) const = 0;
   virtual LossSum backward(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) = 0;
-  virtual void visit(const ParameterVisitor& visitor) const = 0;
-  virtual void update(const ParameterUpdater& updater) = 0;
 
   /// Writes config.json, generation_config.json and model.safetensors, the weights as `dtype`.
   virtual void save(const std::string& folder, Dtype dtype = Dtype::f32) const = 0;

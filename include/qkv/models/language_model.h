@@ -97,7 +97,7 @@ struct PromptOptions {
 };
 
 /// Safe for concurrent calls of const members; only update() modifies it.
-class QKV_API LanguageModel {
+class QKV_API LanguageModel : public Parameterized {
  public:
   using Prompts = std::span<const std::vector<std::int32_t>>;
 
@@ -158,10 +158,10 @@ class QKV_API LanguageModel {
   StackCache make_cache(Dtype type = Dtype::f32) const { return layers_.make_cache(1, type); }
 
   const LanguageModelConfig& config() const { return config_; }
-  void visit(const ParameterVisitor& visitor) const;
-  void update(const ParameterUpdater& updater);
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   class Continuation;
 
   /// The output's part of a loss; refuses what loss() refuses.

@@ -42,7 +42,7 @@ struct SentenceTrainingOptions {
 };
 
 /// Safe for concurrent const calls; only update() and backward() modify it.
-class QKV_API SentenceEncoder {
+class QKV_API SentenceEncoder : public Parameterized {
  public:
   SentenceEncoder(TextEncoder encoder, SentencePooling pooling);
 
@@ -61,10 +61,10 @@ class QKV_API SentenceEncoder {
             Dtype dtype = Dtype::f32) const;
 
   const TextEncoder& encoder() const { return encoder_; }
-  void visit(const ParameterVisitor& visitor) const { encoder_.visit(visitor); }
-  void update(const ParameterUpdater& updater) { encoder_.update(updater); }
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override { walk(encoder_, scope); }
+
   TextEncoder encoder_;
   SentencePooling pooling_;
 };

@@ -94,7 +94,7 @@ struct TextEncoderSaved {
 };
 
 /// Safe for concurrent forward(); only update() and backward() modify it.
-class QKV_API TextEncoder {
+class QKV_API TextEncoder : public Parameterized {
  public:
   /// `folder` holds config.json, whose model_type is "bert", "roberta", "xlm-roberta", "distilbert", "mpnet",
   /// "modernbert" or "albert", and model.safetensors, whose names may begin with "bert." (or the like), or the files
@@ -131,10 +131,9 @@ class QKV_API TextEncoder {
   Parameter& words() { return word_.weight(); }
   /// The bias of the logits of every layer; borrows the model.
   std::optional<RelativeTable> relative_bias() const;
-  void visit(const ParameterVisitor& visitor) const;
-  void update(const ParameterUpdater& updater);
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   MultiHeadAttentionOptions attention(int threads) const;
 
   TextEncoderConfig config_;

@@ -62,7 +62,7 @@ struct TextTrainingOptions {
 };
 
 /// Safe for concurrent logits(); only update() and backward() modify it.
-class QKV_API TextModel {
+class QKV_API TextModel : public Parameterized {
  public:
   /// `folder` as for TextEncoder::load, with the head of the task. FormatError as from there, where the head is missing
   /// or another, and where there are not as many labels in config.json as rows in the head. The table of words is tied
@@ -109,11 +109,11 @@ class QKV_API TextModel {
 
   const TextHeadConfig& config() const { return config_; }
   const TextEncoder& encoder() const { return encoder_; }
-  /// The encoder's parameters, then head.{dense,norm,out}.*, without an output that is tied to the table of words.
-  void visit(const ParameterVisitor& visitor) const;
-  void update(const ParameterUpdater& updater);
 
  private:
+  /// The encoder's parameters, then head.{dense,norm,out}.*, without an output that is tied to the table of words.
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   struct Parts;  // what a folder holds, in the source file
   explicit TextModel(Parts parts);
 

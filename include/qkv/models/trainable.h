@@ -12,11 +12,8 @@
 
 namespace qkv {
 
-class QKV_API Trainable {
+class QKV_API Trainable : public Parameterized {
  public:
-  virtual ~Trainable() = default;
-  virtual void visit(const ParameterVisitor& visitor) const = 0;
-  virtual void update(const ParameterUpdater& updater) = 0;
   /// What the better of two validations has more of: "accuracy", the mean of LossSum::metric. Empty: the lower loss
   /// decides alone.
   virtual std::string metric_name() const { return {}; }

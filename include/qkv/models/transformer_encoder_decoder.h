@@ -110,10 +110,10 @@ class QKV_API TransformerEncoderDecoder : public EncoderDecoder {
   LossSum backward(const PairBatch& batch, const EncoderDecoderTrainingOptions& options) override;
 
   const TransformerEncoderDecoderConfig& config() const { return config_; }
-  void visit(const ParameterVisitor& visitor) const override;
-  void update(const ParameterUpdater& updater) override;
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
+
   class Targets;
 
   /// What a side has of its own around its stack.

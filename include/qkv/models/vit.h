@@ -60,7 +60,7 @@ struct LabelledPictures {
 };
 
 /// Safe for concurrent calls of const members; only update() and backward() modify it.
-class QKV_API Vit {
+class QKV_API Vit : public Parameterized {
  public:
   /// Whether config.json of that folder is one of a Vision Transformer. FormatError or IoError if it cannot be read.
   static bool is_in(const std::string& folder);
@@ -97,10 +97,9 @@ class QKV_API Vit {
   LossSum backward(const LabelledPictures& batch, const VitTrainingOptions& options);
 
   const VitConfig& config() const { return config_; }
-  void visit(const ParameterVisitor& visitor) const;
-  void update(const ParameterUpdater& updater);
 
  private:
+  void walk_parameters(const ParameterWalk& walk, const std::string& scope) override;
   /// What the classifier takes of hidden states [batch, tokens, model_dim], and back.
   Tensor features(const Tensor& hidden) const;
   Tensor features_backward(const Tensor& grad, const Dims& hidden) const;

@@ -202,16 +202,10 @@ void FeedForward::backward(const TensorView& x, const Dropout& dropout, const Fe
   if (third_) third_->backward(rows.view(), grad_gate, to, threads);
 }
 
-void FeedForward::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  first_.visit(visitor, scope + "linear1.");
-  second_.visit(visitor, scope + "linear2.");
-  if (third_) third_->visit(visitor, scope + "linear3.");
-}
-
-void FeedForward::update(const ParameterUpdater& updater, const std::string& scope) {
-  first_.update(updater, scope + "linear1.");
-  second_.update(updater, scope + "linear2.");
-  if (third_) third_->update(updater, scope + "linear3.");
+void FeedForward::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(first_, scope + "linear1.");
+  walk(second_, scope + "linear2.");
+  walk(third_, scope + "linear3.");
 }
 
 }  // namespace qkv

@@ -141,14 +141,9 @@ void LayerNorm::backward(const TensorView& x, const TensorView& grad_out, const 
   visit_f32_f64(x.dtype(), run_backward);
 }
 
-void LayerNorm::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  visitor(scope + "weight", weight_);
-  if (config_.bias) visitor(scope + "bias", bias_);
-}
-
-void LayerNorm::update(const ParameterUpdater& updater, const std::string& scope) {
-  updater(scope + "weight", weight_);
-  if (config_.bias) updater(scope + "bias", bias_);
+void LayerNorm::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(weight_, scope + "weight");
+  if (config_.bias) walk(bias_, scope + "bias");
 }
 
 }  // namespace qkv

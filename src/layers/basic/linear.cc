@@ -63,14 +63,9 @@ void Linear::backward(const TensorView& x, const TensorView& grad_out, const Mut
                   threads);
 }
 
-void Linear::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  weight_.visit(visitor, scope + "weight");
-  if (config_.bias) visitor(scope + "bias", bias_);
-}
-
-void Linear::update(const ParameterUpdater& updater, const std::string& scope) {
-  weight_.update(updater, scope + "weight");
-  if (config_.bias) updater(scope + "bias", bias_);
+void Linear::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(weight_, scope + "weight");
+  if (config_.bias) walk(bias_, scope + "bias");
 }
 
 }  // namespace qkv

@@ -181,16 +181,10 @@ void PatchEmbedding::backward(const TensorView& pictures, const TensorView& grad
                        of_patches.view().reshape({batch * (tokens - 1), dim}), {}, threads);
 }
 
-void PatchEmbedding::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  projection_.visit(visitor, scope + "projection.");
-  visitor(scope + kClassToken, class_token_);
-  visitor(scope + kPositions, positions_);
-}
-
-void PatchEmbedding::update(const ParameterUpdater& updater, const std::string& scope) {
-  projection_.update(updater, scope + "projection.");
-  updater(scope + kClassToken, class_token_);
-  updater(scope + kPositions, positions_);
+void PatchEmbedding::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(projection_, scope + "projection.");
+  walk(class_token_, scope + kClassToken);
+  walk(positions_, scope + kPositions);
 }
 
 }  // namespace qkv

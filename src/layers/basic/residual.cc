@@ -115,16 +115,10 @@ void Residual::backward(const TensorView& x, const SublayerBackward& f, const Dr
   norm_->backward(x, grad_input, grad_x, threads);
 }
 
-void Residual::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  if (norm_) norm_->visit(visitor, scope);
-  if (after_) after_->visit(visitor, scope + kAfter);
-  if (layer_scale_) visitor(scope + kLayerScale, *layer_scale_);
-}
-
-void Residual::update(const ParameterUpdater& updater, const std::string& scope) {
-  if (norm_) norm_->update(updater, scope);
-  if (after_) after_->update(updater, scope + kAfter);
-  if (layer_scale_) updater(scope + kLayerScale, *layer_scale_);
+void Residual::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(norm_, scope);
+  walk(after_, scope + kAfter);
+  walk(layer_scale_, scope + kLayerScale);
 }
 
 }  // namespace qkv

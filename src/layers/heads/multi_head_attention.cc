@@ -371,21 +371,11 @@ MultiHeadAttention MultiHeadAttention::with_scheme(HeadScheme scheme) const {
   return MultiHeadAttention(config, weights);
 }
 
-void MultiHeadAttention::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].visit(visitor, scope + layout_->entries[i].name);
-  for (int role = 0; role < 2; ++role) {
-    if (norms_[role]) norms_[role]->visit(visitor, scope + kNorms[role]);
-  }
-  out_.visit(visitor, scope + "out_proj.");
-}
-
-void MultiHeadAttention::update(const ParameterUpdater& updater, const std::string& scope) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].update(updater, scope + layout_->entries[i].name);
-  for (int role = 0; role < 2; ++role) {
-    if (norms_[role]) norms_[role]->update(updater, scope + kNorms[role]);
-  }
-  out_.update(updater, scope + "out_proj.");
-  make_extra_rows();
+void MultiHeadAttention::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) walk(parameters_[i], scope + layout_->entries[i].name);
+  for (int role = 0; role < 2; ++role) walk(norms_[role], scope + kNorms[role]);
+  walk(out_, scope + "out_proj.");
+  if (walk.updater != nullptr) make_extra_rows();
 }
 
 }  // namespace qkv

@@ -1,6 +1,9 @@
 // The configs of a layer's parts, and its sites of dropout.
 #pragma once
 
+#include <optional>
+#include <utility>
+
 #include "layers/basic/rows.h"
 #include "qkv/layers/transformer_layer.h"
 
@@ -26,6 +29,13 @@ inline MultiHeadAttentionOptions with_dropout(MultiHeadAttentionOptions options,
 }
 
 inline bool is_parallel(NormOrder order) { return order == NormOrder::parallel || order == NormOrder::parallel_norms; }
+
+// A part that the layer or model has if it is `wanted`.
+template <class Part, class... Arguments>
+std::optional<Part> part_if(bool wanted, Arguments&&... arguments) {
+  if (!wanted) return std::nullopt;
+  return std::optional<Part>(std::in_place, std::forward<Arguments>(arguments)...);
+}
 
 // The same form with other rows.
 inline Sequences with_rows(const Sequences& form, const TensorView& rows) {

@@ -60,14 +60,9 @@ TransformerGradients Transformer::backward(const Sequences& source, const Sequen
   return {.source = std::move(grad_source), .target = std::move(grad_target)};
 }
 
-void Transformer::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  encoder_.visit(visitor, scope + "encoder.");
-  decoder_.visit(visitor, scope + "decoder.");
-}
-
-void Transformer::update(const ParameterUpdater& updater, const std::string& scope) {
-  encoder_.update(updater, scope + "encoder.");
-  decoder_.update(updater, scope + "decoder.");
+void Transformer::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(encoder_, scope + "encoder.");
+  walk(decoder_, scope + "decoder.");
 }
 
 }  // namespace qkv

@@ -72,25 +72,18 @@ void TransformerLayerCache::reorder(std::span<const std::int64_t> parents, std::
 
 TransformerLayer::TransformerLayer(const Config& config, LayerMemory memory, Weights& weights, const std::string& scope)
     : self_attention_(self_attention_config(config), weights, scope + "self_attn."),
-      memory_attention_(memory == LayerMemory::absent
-                            ? std::nullopt
-                            : std::optional<MultiHeadAttention>(std::in_place, attention_config(config), weights,
-                                                                scope + "multihead_attn.")),
+      memory_attention_(part_if<MultiHeadAttention>(memory == LayerMemory::present, attention_config(config), weights,
+                                                    scope + "multihead_attn.")),
       feed_forward_(feed_forward_config(config), weights, scope),
       self_residual_(norm_config(config), config.attention_norm ? config.norm_order : NormOrder::none, weights,
                      scope + "norm1.", config.layer_scale),
-      memory_residual_(memory == LayerMemory::absent
-                           ? std::nullopt
-                           : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order, weights,
-                                                     scope + "norm2.", config.layer_scale)),
-      feed_forward_residual_(is_parallel(config.norm_order)
-                                 ? std::nullopt
-                                 : std::optional<Residual>(std::in_place, norm_config(config), config.norm_order,
-                                                           weights, scope + (memory_residual_ ? "norm3." : "norm2."),
-                                                           config.layer_scale)),
-      parallel_norm_(config.norm_order == NormOrder::parallel_norms
-                         ? std::optional<LayerNorm>(std::in_place, norm_config(config), weights, scope + "norm2.")
-                         : std::nullopt) {
+      memory_residual_(part_if<Residual>(memory == LayerMemory::present, norm_config(config), config.norm_order,
+                                         weights, scope + "norm2.", config.layer_scale)),
+      feed_forward_residual_(part_if<Residual>(!is_parallel(config.norm_order), norm_config(config), config.norm_order,
+                                               weights, scope + (memory_residual_ ? "norm3." : "norm2."),
+                                               config.layer_scale)),
+      parallel_norm_(part_if<LayerNorm>(config.norm_order == NormOrder::parallel_norms, norm_config(config), weights,
+                                        scope + "norm2.")) {
   if (!feed_forward_residual_ && memory_attention_) {
     refuse("transformer_layer", "norm_order=parallel does not support cross-attention");
   }
@@ -274,23 +267,14 @@ Tensor TransformerLayer::forward(const Sequences& x, Cache& cache, int threads, 
   return out;
 }
 
-template <class Layer, class F>
-void TransformerLayer::for_each_part(Layer& layer, const F& f) {
-  f(layer.self_attention_, "self_attn.");
-  if (layer.memory_attention_) f(*layer.memory_attention_, "multihead_attn.");
-  f(layer.feed_forward_, "");
-  f(layer.self_residual_, "norm1.");
-  if (layer.memory_residual_) f(*layer.memory_residual_, "norm2.");
-  if (layer.parallel_norm_) f(*layer.parallel_norm_, "norm2.");
-  if (layer.feed_forward_residual_) f(*layer.feed_forward_residual_, layer.memory_residual_ ? "norm3." : "norm2.");
-}
-
-void TransformerLayer::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  for_each_part(*this, [&](const auto& part, const char* name) { part.visit(visitor, scope + name); });
-}
-
-void TransformerLayer::update(const ParameterUpdater& updater, const std::string& scope) {
-  for_each_part(*this, [&](auto& part, const char* name) { part.update(updater, scope + name); });
+void TransformerLayer::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(self_attention_, scope + "self_attn.");
+  walk(memory_attention_, scope + "multihead_attn.");
+  walk(feed_forward_, scope);
+  walk(self_residual_, scope + "norm1.");
+  walk(memory_residual_, scope + "norm2.");
+  walk(parallel_norm_, scope + "norm2.");
+  walk(feed_forward_residual_, scope + (memory_residual_ ? "norm3." : "norm2."));
 }
 
 }  // namespace qkv

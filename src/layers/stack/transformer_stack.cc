@@ -129,14 +129,9 @@ void StackCache::reorder(std::span<const std::int64_t> parents, std::span<const 
   for (TransformerLayerCache& layer : layers) layer.reorder(parents, lengths);
 }
 
-void TransformerStack::visit(const ParameterVisitor& visitor, const std::string& scope) const {
-  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].visit(visitor, scope + layer_scope(i));
-  if (norm_) norm_->visit(visitor, scope + "norm.");
-}
-
-void TransformerStack::update(const ParameterUpdater& updater, const std::string& scope) {
-  for (std::size_t i = 0; i < layers_.size(); ++i) layers_[i].update(updater, scope + layer_scope(i));
-  if (norm_) norm_->update(updater, scope + "norm.");
+void TransformerStack::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  for (std::size_t i = 0; i < layers_.size(); ++i) walk(layers_[i], scope + layer_scope(i));
+  walk(norm_, scope + "norm.");
 }
 
 }  // namespace qkv

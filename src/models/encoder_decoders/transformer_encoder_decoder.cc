@@ -299,32 +299,18 @@ std::unique_ptr<NextTokens> TransformerEncoderDecoder::decoder(std::span<const s
   return std::make_unique<Targets>(*this, Sequences(memory, offsets), options);
 }
 
-void TransformerEncoderDecoder::visit(const ParameterVisitor& visitor) const {
-  const auto visit_side = [&](const Side& side, const std::string& scope) {
-    if (side.table) side.table->visit(visitor, scope + kTable);
-    if (side.positions) side.positions->visit(visitor, scope + kPositions);
-    if (side.norm) side.norm->visit(visitor, scope + kEmbeddingNorm);
+void TransformerEncoderDecoder::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  const auto walk_side = [&](Side& side, const std::string& own) {
+    walk(side.table, own + kTable);
+    walk(side.positions, own + kPositions);
+    walk(side.norm, own + kEmbeddingNorm);
   };
-  if (shared_) shared_->visit(visitor, kShared);
-  visitor(kLogitsBias, logits_bias_);
-  visit_side(source_, "encoder.");
-  encoder_.visit(visitor, "encoder.");
-  visit_side(target_, "decoder.");
-  decoder_.visit(visitor, "decoder.");
-}
-
-void TransformerEncoderDecoder::update(const ParameterUpdater& updater) {
-  const auto update_side = [&](Side& side, const std::string& scope) {
-    if (side.table) side.table->update(updater, scope + kTable);
-    if (side.positions) side.positions->update(updater, scope + kPositions);
-    if (side.norm) side.norm->update(updater, scope + kEmbeddingNorm);
-  };
-  if (shared_) shared_->update(updater, kShared);
-  updater(kLogitsBias, logits_bias_);
-  update_side(source_, "encoder.");
-  encoder_.update(updater, "encoder.");
-  update_side(target_, "decoder.");
-  decoder_.update(updater, "decoder.");
+  walk(shared_, scope + kShared);
+  walk(logits_bias_, scope + kLogitsBias);
+  walk_side(source_, scope + "encoder.");
+  walk(encoder_, scope + "encoder.");
+  walk_side(target_, scope + "decoder.");
+  walk(decoder_, scope + "decoder.");
 }
 
 }  // namespace qkv

@@ -8,6 +8,7 @@
 #include "core/refuse.h"
 #include "layers/basic/affine.h"
 #include "layers/basic/rows.h"
+#include "layers/stack/layer_parts.h"
 #include "models/encoders/text_encoder_folder.h"
 #include "qkv/stop.h"
 
@@ -103,11 +104,9 @@ TextEncoder::TextEncoder(const TextEncoderConfig& config, Weights& weights)
              .epsilon = config.epsilon,
              .bias = config.each.empty() || config.each.front().bias},
             weights, "embeddings.norm."),
-      projection_(config.embedding_dim == 0
-                      ? std::nullopt
-                      : std::optional<Linear>(std::in_place,
-                                              LinearConfig{.in = config.embedding_dim, .out = config.model_dim},
-                                              weights, "embeddings.projection.")),
+      projection_(part_if<Linear>(config.embedding_dim != 0,
+                                  LinearConfig{.in = config.embedding_dim, .out = config.model_dim}, weights,
+                                  "embeddings.projection.")),
       relative_(table_of(config.relative_buckets, config.heads, weights, "relative_bias.")),
       encoder_(stack_config(config), weights) {}
 
@@ -199,24 +198,14 @@ std::optional<RelativeTable> TextEncoder::relative_bias() const {
   return RelativeTable::t5(relative_->weight().value);
 }
 
-void TextEncoder::visit(const ParameterVisitor& visitor) const {
-  word_.visit(visitor, "embeddings.word.");
-  if (position_) position_->visit(visitor, "embeddings.position.");
-  if (type_) type_->visit(visitor, "embeddings.type.");
-  norm_.visit(visitor, "embeddings.norm.");
-  if (projection_) projection_->visit(visitor, "embeddings.projection.");
-  if (relative_) relative_->visit(visitor, "relative_bias.");
-  encoder_.visit(visitor);
-}
-
-void TextEncoder::update(const ParameterUpdater& updater) {
-  word_.update(updater, "embeddings.word.");
-  if (position_) position_->update(updater, "embeddings.position.");
-  if (type_) type_->update(updater, "embeddings.type.");
-  norm_.update(updater, "embeddings.norm.");
-  if (projection_) projection_->update(updater, "embeddings.projection.");
-  if (relative_) relative_->update(updater, "relative_bias.");
-  encoder_.update(updater);
+void TextEncoder::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(word_, scope + "embeddings.word.");
+  walk(position_, scope + "embeddings.position.");
+  walk(type_, scope + "embeddings.type.");
+  walk(norm_, scope + "embeddings.norm.");
+  walk(projection_, scope + "embeddings.projection.");
+  walk(relative_, scope + "relative_bias.");
+  walk(encoder_, scope);
 }
 
 }  // namespace qkv

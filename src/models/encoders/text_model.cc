@@ -87,7 +87,7 @@ struct Labelled {
   std::vector<std::int32_t> labels;
 };
 
-constexpr const char* kTied = "head.out.weight";
+constexpr const char* kTied = "out.weight";  // in the head
 
 }  // namespace
 
@@ -298,30 +298,22 @@ void TextModel::observe_gradients(std::span<const std::int64_t> rows, const Toke
   self.encoder_.backward(tokens, {}, saved, self.backward_features(rows, tokens, head, std::move(grad)), &observer);
 }
 
-void TextModel::visit(const ParameterVisitor& visitor) const {
-  const std::string scope = kHeadScope;
-  encoder_.visit(visitor);
-  if (dense_) dense_->visit(visitor, scope + "dense.");
-  if (norm_) norm_->visit(visitor, scope + "norm.");
-  const auto own = [&](const std::string& name, const Parameter& parameter) {
-    if (!tied_ || name != kTied) visitor(name, parameter);
+void TextModel::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  const std::string head = scope + kHeadScope;
+  walk(encoder_, scope);
+  walk(dense_, head + "dense.");
+  walk(norm_, head + "norm.");
+  const auto is_tied = [&](const std::string& name) { return tied_ && name == head + kTied; };
+  if (walk.updater == nullptr) {
+    const auto visit = [&](const std::string& name, const Parameter& own) {
+      if (!is_tied(name)) (*walk.visitor)(name, own);
+    };
+    return out_.visit(visit, head + "out.");
+  }
+  const auto update = [&](const std::string& name, Parameter& own) {
+    is_tied(name) ? convert(encoder_.words().value, own.value) : (*walk.updater)(name, own);
   };
-  out_.visit(own, scope + "out.");
-}
-
-void TextModel::update(const ParameterUpdater& updater) {
-  const std::string scope = kHeadScope;
-  encoder_.update(updater);
-  if (dense_) dense_->update(updater, scope + "dense.");
-  if (norm_) norm_->update(updater, scope + "norm.");
-  const auto own = [&](const std::string& name, Parameter& parameter) {
-    if (tied_ && name == kTied) {
-      convert(encoder_.words().value, parameter.value);
-    } else {
-      updater(name, parameter);
-    }
-  };
-  out_.update(own, scope + "out.");
+  out_.update(update, head + "out.");
 }
 
 void TextModel::save(const std::string& folder, const std::string& from, Dtype dtype) const {

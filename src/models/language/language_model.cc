@@ -9,6 +9,7 @@
 #include "core/refuse.h"
 #include "core/stop.h"
 #include "layers/basic/rows.h"
+#include "layers/stack/layer_parts.h"
 #include "models/folder_tensors.h"
 #include "models/language/language_kind.h"
 #include "models/language/token_rows.h"
@@ -127,11 +128,9 @@ LanguageModel::LanguageModel(const LanguageModelConfig& config, Weights& weights
       embeddings_(
           {.count = config.vocab, .dim = config.model_dim, .projects = config.tied || is_whole_in_panels(weights)},
           weights, kEmbeddingScope),
-      positions_(config.learnt_positions
-                     ? std::optional<Embedding>(std::in_place,
-                                                EmbeddingConfig{.count = config.positions, .dim = config.model_dim},
-                                                weights, kPositionScope)
-                     : std::nullopt),
+      positions_(part_if<Embedding>(config.learnt_positions,
+                                    EmbeddingConfig{.count = config.positions, .dim = config.model_dim}, weights,
+                                    kPositionScope)),
       layers_(stack_config(config), weights) {
   if (config.tied) return;
   output_.emplace(LinearConfig{.in = config.model_dim, .out = config.vocab, .bias = config.output_bias}, weights,
@@ -211,18 +210,11 @@ void LanguageModel::observe_gradients(std::span<const std::int32_t> sequence, st
   const_cast<Encoder&>(layers_).backward({x, offsets}, options, {}, saved, grad, &observer);
 }
 
-void LanguageModel::visit(const ParameterVisitor& visitor) const {
-  embeddings_.visit(visitor, kEmbeddingScope);
-  if (positions_) positions_->visit(visitor, kPositionScope);
-  layers_.visit(visitor);
-  if (output_) output_->visit(visitor, kOutputScope);
-}
-
-void LanguageModel::update(const ParameterUpdater& updater) {
-  embeddings_.update(updater, kEmbeddingScope);
-  if (positions_) positions_->update(updater, kPositionScope);
-  layers_.update(updater);
-  if (output_) output_->update(updater, kOutputScope);
+void LanguageModel::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(embeddings_, scope + kEmbeddingScope);
+  walk(positions_, scope + kPositionScope);
+  walk(layers_, scope);
+  walk(output_, scope + kOutputScope);
 }
 
 }  // namespace qkv

@@ -335,20 +335,12 @@ LossSum Vit::backward(const LabelledPictures& batch, const VitTrainingOptions& o
   return sum;
 }
 
-void Vit::visit(const ParameterVisitor& visitor) const {
-  embeddings_.visit(visitor, kEmbeddings);
-  encoder_.visit(visitor);
+void Vit::walk_parameters(const ParameterWalk& walk, const std::string& scope) {
+  walk(embeddings_, scope + kEmbeddings);
+  walk(encoder_, scope);
   if (config_.labels.empty()) return;
-  visitor(kWeight, classifier_weight_);
-  visitor(kBias, classifier_bias_);
-}
-
-void Vit::update(const ParameterUpdater& updater) {
-  embeddings_.update(updater, kEmbeddings);
-  encoder_.update(updater);
-  if (config_.labels.empty()) return;
-  updater(kWeight, classifier_weight_);
-  updater(kBias, classifier_bias_);
+  walk(classifier_weight_, scope + kWeight);
+  walk(classifier_bias_, scope + kBias);
 }
 
 }  // namespace qkv
