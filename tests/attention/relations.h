@@ -4,7 +4,7 @@
 #include "attention/attention_case.h"
 #include "attention/call/output_kinds.h"
 #include "attention/options/mask_kinds.h"
-#include "qkv/attention/attention_backward.h"
+#include "qkv/attention/attention_double_backward.h"
 
 namespace qkv::testing::relations {
 
@@ -36,7 +36,33 @@ struct Call {
     is_finite = drawn.is_finite;
   }
 
-  TensorView q, k, v, grad_out;
+  // Tangents of the inputs, and of the options what has none taken away; false where something else has none.
+  bool draw_tangents(const AttentionCase& drawn) {
+    const auto is_shaw = [](const RelativeTable& table) { return table.kind() == RelativeTable::Kind::shaw; };
+    const Score::Kind score = options.score.kind();
+    if ((score != Score::Kind::dot && score != Score::Kind::scaled_dot) || size_of(q.dtype()) < 4 || paged() ||
+        std::ranges::any_of(options.bias.tables(), is_shaw)) {
+      return false;
+    }
+    options.soft_cap = 0, options.dropout = {}, options.logit_function = {};
+    Choices choices(drawn.seed + 1);
+    const auto draw = [&](const TensorView& like) { return kept.keep(draw_numbers(choices, like.shape(), q.dtype())); };
+    tq = draw(q), tk = draw(k), tv = draw(v);
+    drawn.unseen.put_into_queries(tq, kNan);
+    for (const TensorView& keys : {tk, tv}) drawn.unseen.put_into_keys(keys, kNan);
+    return true;
+  }
+
+  // Puts what becomes of the arrays that are there into another call.
+  using View = std::function<TensorView(const TensorView&)>;
+  void give(Call& to, const View& queries, const View& keys) const {
+    for (TensorView Call::* array : kOfQueries) to.*array = this->*array ? queries(this->*array) : TensorView();
+    for (TensorView Call::* array : kOfKeys) to.*array = this->*array ? keys(this->*array) : TensorView();
+  }
+
+  TensorView q, k, v, grad_out, tq, tk, tv;
+  static constexpr TensorView Call::* kOfQueries[] = {&Call::q, &Call::grad_out, &Call::tq};
+  static constexpr TensorView Call::* kOfKeys[] = {&Call::k, &Call::v, &Call::tk, &Call::tv};
   AttentionOptions options;
   Dtype out_dtype;
   bool is_finite;              // as in AttentionCase
@@ -45,6 +71,7 @@ struct Call {
 
   bool packed() const { return static_cast<bool>(options.offsets_query); }
   bool paged() const { return static_cast<bool>(options.block_table); }
+  bool has_dropout() const { return options.dropout.p > 0; }
   bool has_batch() const { return q.rank() == 4; }
   std::int64_t heads() const { return q.size(packed() ? 1 : -3); }
   std::int64_t batch() const { return packed() ? options.offsets_query.size(0) - 1 : has_batch() ? q.size(0) : 1; }
@@ -165,11 +192,12 @@ inline Outcome attend(const Call& call, const Wants& wants = everything) {
   return outcome;
 }
 
-inline Outcome differentiate(const Call& call) {
+// The gradients that are wanted.
+inline Outcome differentiate(const Call& call, const Wants& wants = everything) {
   const Outcome kept = attend(call, plain);
   Outcome outcome;
   const auto ask = [&](const char* name, Of of, const TensorView& like, Dtype dtype) {
-    return like ? place(outcome, call, name, of, like.shape(), dtype) : MutableTensorView();
+    return like && wants(name) ? place(outcome, call, name, of, like.shape(), dtype) : MutableTensorView();
   };
   const Dtype of_inputs = call.out_dtype;  // the type of q or of the accumulation, too
   AttentionGradients places{.query = ask("gradient of queries", Of::queries, call.q, of_inputs),
@@ -189,6 +217,26 @@ inline Outcome differentiate(const Call& call) {
                   .v = ask("gradient of the score's v", Of::all, score.v(), call.wide())};
   attention_backward(call.q, call.k, call.v, kept.outputs[0].values, kept.outputs[1].values, call.grad_out,
                      call.options, places);
+  return outcome;
+}
+
+// What is wanted of the tangents of the outputs, and of the gradients of the gradients along the tangents.
+inline Outcome move(const Call& call, const Wants& wants = everything) {
+  const Outcome kept = attend(call, plain);
+  const TensorView &out = kept.outputs[0].values, &sums = kept.outputs[1].values;
+  Outcome outcome;
+  const auto ask = [&](const char* name, Of of, const TensorView& like) {
+    return wants(name) ? place(outcome, call, name, of, like.shape(), like.dtype()) : MutableTensorView();
+  };
+  const AttentionTangents tangents{.query = call.tq, .key = call.tk, .value = call.tv};
+  const AttentionOutputTangents moved{.out = ask("tangent of the output", Of::queries, out),
+                                      .log_sum_exp = ask("tangent of log-sum-exp", Of::queries, sums)};
+  attention_jvp(call.q, call.k, call.v, out, sums, tangents, call.options, moved);
+  const AttentionSecondGradients second{.query = ask("gradient of queries, second", Of::queries, call.q),
+                                        .key = ask("gradient of keys, second", Of::keys, call.k),
+                                        .value = ask("gradient of values, second", Of::keys, call.v),
+                                        .grad_out = ask("gradient of grad_out", Of::queries, out)};
+  attention_double_backward(call.q, call.k, call.v, out, sums, call.grad_out, tangents, call.options, second);
   return outcome;
 }
 
@@ -312,8 +360,9 @@ inline TensorView of_sequence(const TensorView& array, int rank, std::int64_t b)
 inline Call alone(const Call& call, std::int64_t b) {
   Call one = call;
   const std::int64_t q_len = call.query_length(b), k_len = call.key_length(b);
-  one.q = call.of_queries(call.q, b), one.grad_out = call.of_queries(call.grad_out, b);
-  one.k = call.keys_of(one.kept, call.k, b), one.v = call.keys_of(one.kept, call.v, b);
+  call.give(
+      one, [&](const TensorView& rows) { return call.of_queries(rows, b); },
+      [&](const TensorView& rows) { return call.keys_of(one.kept, rows, b); });
   const auto own_ids = [b](const TensorView& ids, const TensorView& offsets, std::int64_t length) {
     if (!offsets) return cut(of_sequence(ids, 2, b), 1, 0, length);
     const std::int64_t first = integers(offsets)[static_cast<std::size_t>(b)];
@@ -331,6 +380,42 @@ inline Call alone(const Call& call, std::int64_t b) {
        .drops_lengths = true});
   one.options.offsets_query = one.options.offsets_key = one.options.block_table = TensorView();
   return one;
+}
+
+enum class Pass { forward, backward, tangents };
+
+// A call, and the pass whose outputs are compared.
+struct Subject {
+  Call call;
+  Pass pass;
+  Random random;
+
+  bool is_forward() const { return pass == Pass::forward; }
+  Outcome run(const Call& changed, const Wants& wants = everything) const {
+    return pass == Pass::forward ? attend(changed, wants) : run_alone(changed, everything);
+  }
+  Outcome run_alone(const Call& changed, const Wants& wants) const {
+    return pass == Pass::forward    ? attend(changed, wants)
+           : pass == Pass::backward ? differentiate(changed, wants)
+                                    : move(changed, wants);
+  }
+  std::int64_t below(std::int64_t bound) {
+    return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(bound)));
+  }
+  // Everything, or what leaves more to threads and heads.
+  const Wants& some() { return wants_[random.below(3)]; }
+
+  static inline const Wants wants_[] = {everything, plain, nothing};
+};
+
+// [heads, queries, keys]: 1 where the masks of one sequence let a query see a key.
+inline Tensor visible_pairs(const Call& one) {
+  const TensorView q = one.q.slice(2, 0, 1), k = one.k.slice(2, 0, 1);
+  const Tensor zero_q = Tensor::zeros(q.shape()), zero_k = Tensor::zeros(k.shape());
+  const Tensor logits = reference::attention(zero_q, zero_k, zero_k, {.mask = one.options.mask}).logits;
+  Tensor visible = Tensor::zeros({q.size(0), q.size(1), k.size(1)}, Dtype::boolean);
+  for (std::int64_t i = 0; i < visible.element_count(); ++i) visible.data<bool>()[i] = logits.data<double>()[i] == 0;
+  return visible;
 }
 
 }  // namespace qkv::testing::relations

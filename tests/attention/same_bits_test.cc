@@ -1,6 +1,7 @@
 // What docs/semantics.md promises of bits, as relations: a random call, and the same in another form or with other
-// company, have the same bits. Every option is crossed with every relation, on every target in turn. A failure names
-// its seed; QKV_GRID_SEED=seed with --gtest_filter=*SameBits.Replay/RELATION runs that one again.
+// company, have the same bits in every pass. Every option is crossed with every relation, on every target in turn. A
+// failure names its seed; QKV_GRID_SEED=seed with --gtest_filter=*SameBits.Replay/RELATION runs that one again.
+#include "attention/forward/attention_in_place.h"
 #include "attention/relations.h"
 #include "qkv/attention/attention_plan.h"
 #include "qkv/attention/key_value_cache.h"
@@ -9,32 +10,12 @@
 namespace qkv::testing::relations {
 namespace {
 
-// A call, and the pass whose outputs are compared.
-struct Subject {
-  Call call;
-  bool is_backward;
-  Random random;
-
-  Outcome run(const Call& changed, const Wants& wants = everything) const {
-    return is_backward ? differentiate(changed) : attend(changed, wants);
-  }
-  std::int64_t below(std::int64_t bound) {
-    return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(bound)));
-  }
-  // Everything, or what leaves more to threads and heads.
-  const Wants& some() { return wants_[random.below(3)]; }
-
-  static inline const Wants wants_[] = {everything, plain, nothing};
-};
-
 // How often the relation was exercised: 0 where it does not apply.
 using Relation = int (*)(Subject&);
 
-bool has_dropout(const Call& call) { return call.options.dropout.p > 0; }
-
 // Whether the first sequence alone is as good as any: others draw other weights to drop.
 std::int64_t any_sequence(Subject& subject) {
-  return has_dropout(subject.call) ? 0 : subject.below(subject.call.batch());
+  return subject.call.has_dropout() ? 0 : subject.below(subject.call.batch());
 }
 
 bool has(const Mask& mask, MaskKind kind) {
@@ -46,8 +27,8 @@ int each_alone(Subject& subject) {
   const Call& call = subject.call;
   const Outcome whole = subject.run(call, subject.some());
   int compared = 0;
-  for (std::int64_t b = 0; b < (has_dropout(call) ? std::min<std::int64_t>(call.batch(), 1) : call.batch()); ++b) {
-    if (subject.is_backward && call.query_length(b) == 0) continue;  // its gradients are 0, among others -0
+  for (std::int64_t b = 0; b < (call.has_dropout() ? std::min<std::int64_t>(call.batch(), 1) : call.batch()); ++b) {
+    if (!subject.is_forward() && call.query_length(b) == 0) continue;  // its gradients are 0, among others -0
     SCOPED_TRACE(fmt::format("sequence {}", b));
     compared += expect_same(sequence(call, whole, b), subject.run(alone(call, b), subject.some()));
   }
@@ -62,7 +43,7 @@ int padding_cropped(Subject& subject) {
 
 int permuted_batch(Subject& subject) {
   const Call& call = subject.call;
-  if (!call.has_batch() || call.packed() || call.batch() < 2 || has_dropout(call)) return 0;
+  if (!call.has_batch() || call.packed() || call.batch() < 2 || call.has_dropout()) return 0;
   const std::int64_t batch = call.batch(), turn = 1 + subject.below(batch - 1);
   Call other = call;
   const auto turned = [&](const TensorView& array) {
@@ -83,9 +64,8 @@ int permuted_batch(Subject& subject) {
                                            at.batch = static_cast<std::int32_t>((at.batch + turn) % batch);
                                            return at;
                                          }});
-  other.q = turned(call.q), other.grad_out = turned(call.grad_out);
+  call.give(other, turned, [&](const TensorView& keys) { return call.paged() ? keys : turned(keys); });
   if (call.paged()) other.options.block_table = turned(call.options.block_table);
-  if (!call.paged()) other.k = turned(call.k), other.v = turned(call.v);
   const Outcome whole = subject.run(call, subject.some()), permuted = subject.run(other, subject.some());
   int compared = 0;
   for (std::int64_t b = 0; b < batch; ++b) {
@@ -107,19 +87,30 @@ int threads(Subject& subject) {
   set_parallel_runner(backwards);
   compared += expect_same(alone, subject.run(more, subject.some()));
   set_parallel_runner(nullptr);
-  const bool share = subject.is_backward || plan(more.q, more.k, more.v, more.options).threads > 1;
+  const bool share = !subject.is_forward() || plan(more.q, more.k, more.v, more.options).threads > 1;
   return share ? compared : 0;
 }
 
 // What is asked for alone, beside everything else.
 int optional_outputs(Subject& subject) {
-  const Outcome all = attend(subject.call);
-  int compared = expect_same(all, attend(subject.call, nothing));
-  for (std::size_t n = 1; n < all.outputs.size(); ++n) {
-    compared +=
-        expect_same(all, attend(subject.call, [&](const std::string& name) { return name == all.outputs[n].name; }));
+  const Outcome all = subject.run(subject.call);
+  int compared = expect_same(all, subject.run_alone(subject.call, nothing));
+  for (const Output& output : all.outputs) {
+    const auto is_it = [&](const std::string& name) { return name == output.name; };
+    compared += expect_same(all, subject.run_alone(subject.call, is_it));
   }
   return compared;
+}
+
+// The output in place of the queries.
+int in_place(Subject& subject) {
+  const Call& call = subject.call;
+  if (call.v.size(-1) != call.q.size(-1) || call.out_dtype != call.q.dtype()) return 0;
+  Outcome own;
+  const MutableTensorView rows = own.kept.keep(Tensor::copy(call.q));
+  attention_in_place(rows, call.k, call.v, call.options);
+  own.outputs.push_back({"output", Of::queries, rows});
+  return expect_same(attend(call, nothing), own);
 }
 
 // Wider rows, dimensions in another order or walked backwards, of all arrays, outputs among them.
@@ -143,7 +134,7 @@ int strides(Subject& subject) {
     convert(array, to);
     return TensorView(to);
   };
-  for (TensorView Call::* array : {&Call::q, &Call::k, &Call::v, &Call::grad_out}) other.*array = scatter(call.*array);
+  call.give(other, scatter, scatter);
   other.options = changed(call.options, {.pairs = scatter_pairs, .query_ids = scatter, .key_ids = scatter});
   other.scatters = &subject.random;
   return expect_same(subject.run(call, subject.some()), subject.run(other, subject.some()));
@@ -152,7 +143,7 @@ int strides(Subject& subject) {
 // Chunks of at least two queries, each at its position among the keys up to its own. Other masks than causal need all
 // keys, at other positions.
 int chunks_of_queries(Subject& subject) {
-  if (subject.call.batch() == 0 || has_dropout(subject.call)) return 0;
+  if (subject.call.batch() == 0 || subject.call.has_dropout()) return 0;
   Call whole = alone(subject.call, subject.below(subject.call.batch()));
   Mask& mask = whole.options.mask;
   const Bias& bias = whole.options.bias;
@@ -171,7 +162,7 @@ int chunks_of_queries(Subject& subject) {
   const auto queries = [&](const TensorView& array) { return array.slice(1, first, last); };
   const auto key_rows = [&](const TensorView& array) { return array.slice(1, 0, end); };
   Call chunk = whole;
-  chunk.q = queries(whole.q), chunk.k = key_rows(whole.k), chunk.v = key_rows(whole.v);
+  whole.give(chunk, queries, key_rows);
   const auto later = [=](Pair at) { return at.query += static_cast<std::int32_t>(first), at; };
   chunk.options = changed(whole.options,
                           {.pairs = [&](const TensorView& array) { return cut(cut(array, 2, first, last), 1, 0, end); },
@@ -179,7 +170,7 @@ int chunks_of_queries(Subject& subject) {
                            .key_ids = [&](const TensorView& ids) { return cut(ids, 1, 0, end); },
                            .pair = later,
                            .align = has_positions ? Align::bottom_right : mask.align()});
-  const Outcome all = attend(whole, subject.some()), own = attend(chunk, subject.some());
+  const Outcome all = subject.run(whole, subject.some()), own = subject.run(chunk, subject.some());
   const auto pairs = [&](const TensorView& array) { return queries(array).slice(2, 0, end); };
   return expect_same(part(all, Of::queries, queries), own) + expect_same(part(all, Of::pairs, pairs), own);
 }
@@ -188,12 +179,12 @@ int chunks_of_queries(Subject& subject) {
 int one_head(Subject& subject) {
   if (subject.call.batch() == 0 || !subject.call.options.bias.tables().empty()) return 0;
   const Call group = alone(subject.call, any_sequence(subject));
-  const std::int64_t h = has_dropout(group) ? 0 : subject.below(group.q.size(0)),
+  const std::int64_t h = group.has_dropout() ? 0 : subject.below(group.q.size(0)),
                      of_keys = group.q.size(0) / group.k.size(0);
   const auto head = [h](const TensorView& array) { return array.slice(0, h, h + 1); };
   const auto key_head = [&](const TensorView& array) { return array.slice(0, h / of_keys, h / of_keys + 1); };
   Call one = group;
-  one.q = head(group.q), one.grad_out = head(group.grad_out), one.k = key_head(group.k), one.v = key_head(group.v);
+  group.give(one, head, key_head);
   one.options = changed(group.options, {.pairs = [h](const TensorView& array) { return cut(array, 3, h, h + 1); },
                                         .slopes = [h](const TensorView& slopes) { return cut(slopes, 1, h, h + 1); },
                                         .sinks = [h](const TensorView& sinks) { return sinks.slice(0, h, h + 1); },
@@ -202,22 +193,12 @@ int one_head(Subject& subject) {
   return expect_same(part(all, Of::queries, head), own) + expect_same(part(all, Of::pairs, head), own);
 }
 
-// [heads, queries, keys]: 1 where the masks of one sequence let a query see a key.
-Tensor visible_pairs(const Call& one) {
-  const TensorView q = one.q.slice(2, 0, 1), k = one.k.slice(2, 0, 1);
-  const Tensor zero_q = Tensor::zeros(q.shape()), zero_k = Tensor::zeros(k.shape());
-  const Tensor logits = reference::attention(zero_q, zero_k, zero_k, {.mask = one.options.mask}).logits;
-  Tensor visible = Tensor::zeros({q.size(0), q.size(1), k.size(1)}, Dtype::boolean);
-  for (std::int64_t i = 0; i < visible.element_count(); ++i) visible.data<bool>()[i] = logits.data<double>()[i] == 0;
-  return visible;
-}
-
 // All masks as an array of the pairs that they let through, compiled or not, or as a function.
 int mask_as_array(Subject& subject) {
   if (subject.call.batch() == 0) return 0;
   const Call one = alone(subject.call, any_sequence(subject));
   // Chunks of a single query begin at the first key that an interval shows, and gradients without keys are never -0.
-  if (one.q.size(1) < 2 || (subject.is_backward && std::signbit(one.options.scale.value_or(1)))) return 0;
+  if (one.q.size(1) < 2 || (!subject.is_forward() && std::signbit(one.options.scale.value_or(1)))) return 0;
   const Tensor visible = visible_pairs(one);
   Mask mask = Mask::boolean(visible);
   if (subject.random.below(3) == 0) mask = mask.compiled();
@@ -250,13 +231,31 @@ int hidden_numbers(Subject& subject) {
   const HiddenRows hidden(call.q, call.k, call.options);
   const double number = kOdd[subject.random.below(std::size(kOdd))];
   Call other = call;
-  for (TensorView Call::* array : {&Call::q, &Call::k, &Call::v, &Call::grad_out}) {
-    other.*array = other.kept.keep(Tensor::copy(call.*array));
-  }
-  for (const TensorView& queries : {other.q, other.grad_out}) hidden.put_into_queries(queries, number);
-  for (const TensorView& keys : {other.k, other.v}) hidden.put_into_keys(keys, number);
+  const auto spoilt = [&](void (HiddenRows::*put)(const TensorView&, double) const) {
+    return [&, put](const TensorView& array) {
+      const TensorView copy = other.kept.keep(Tensor::copy(array));
+      (hidden.*put)(copy, number);
+      return copy;
+    };
+  };
+  call.give(other, spoilt(&HiddenRows::put_into_queries), spoilt(&HiddenRows::put_into_keys));
   const int compared = expect_same(subject.run(call, subject.some()), subject.run(other, subject.some()));
   return hidden.empty() ? 0 : compared;
+}
+
+// Whatever a bias holds where the masks hide the pair.
+int hidden_biases(Subject& subject) {
+  if (subject.call.batch() == 0 || subject.call.options.bias.views().size() == 4) return 0;  // which are the most
+  const Call one = alone(subject.call, any_sequence(subject));
+  const Tensor visible = visible_pairs(one), zero = Tensor::zeros(visible.shape(), one.wide());
+  const double number = kOdd[subject.random.below(std::size(kOdd))];
+  Tensor odd = Tensor::zeros(visible.shape(), Dtype::f64);
+  for (std::int64_t i = 0; i < odd.element_count(); ++i) odd.data<double>()[i] = visible.data<bool>()[i] ? 0 : number;
+  odd = convert(odd, one.wide());
+  Call plain_bias = one, other = one;
+  plain_bias.options.bias = one.options.bias + Bias::view(zero);
+  other.options.bias = one.options.bias + Bias::view(odd);
+  return expect_same(subject.run(plain_bias, subject.some()), subject.run(other, subject.some()));
 }
 
 // One odd row of an array reaches those who see it: of all other queries each bit stays, and of gradients of keys that
@@ -271,13 +270,13 @@ int one_odd_row(Subject& subject) {
     return visible.data<bool>()[(h * q_len + i) * k_len + j];
   };
   Call other = one;
-  TensorView Call::* const arrays[] = {&Call::q, &Call::k, &Call::v, &Call::grad_out};
-  TensorView Call::* const array = arrays[subject.random.below(subject.is_backward ? 4 : 3)];
+  TensorView Call::* const arrays[] = {&Call::q, &Call::k, &Call::v, &Call::grad_out, &Call::tq, &Call::tk, &Call::tv};
+  TensorView Call::* const array = arrays[subject.random.below(subject.is_forward() ? 3 : one.tq ? 7 : 4)];
   const std::int64_t head = subject.below((one.*array).size(0)), row = subject.below((one.*array).size(1));
   const MutableTensorView odd = other.kept.keep(Tensor::copy(one.*array));
   convert(filled({odd.size(2)}, kOdd[subject.random.below(std::size(kOdd))]), odd.select(0, head).select(0, row));
   other.*array = odd;
-  const bool of_query = array == &Call::q || array == &Call::grad_out;
+  const bool of_query = std::ranges::count(Call::kOfQueries, array) > 0;
   const auto is_reached = [&](std::int64_t h, std::int64_t i) {
     return of_query ? h == head && i == row : h / group == head && sees(h, i, row);
   };
@@ -292,7 +291,7 @@ int one_odd_row(Subject& subject) {
   const auto others = [&](const Outcome& outcome) {
     Outcome kept{.outputs = {}, .kept = outcome.kept};
     for (const auto& [name, of, values] : outcome.outputs) {
-      if (of == Of::all || (of == Of::keys && !subject.is_backward)) continue;  // sums of reached weights, too
+      if (of == Of::all || (of == Of::keys && subject.is_forward())) continue;  // sums of reached weights, too
       const MutableTensorView left = kept.kept.keep(Tensor::copy(values));
       for (std::int64_t h = 0; h < left.size(0); ++h) {
         for (std::int64_t i = 0; i < left.size(1); ++i) {
@@ -396,72 +395,80 @@ int kept_cache(Subject& subject) {
 struct Row {
   const char* name;
   Relation relation;
-  bool is_backward;
-  int least;              // of a hundred cases, so many exercise it
-  bool is_large = false;  // asked of large cases, too
+  // By pass: of a hundred cases, so many exercise it (0: it says nothing of this pass); whether it is asked of large
+  // cases, too.
+  std::array<int, 3> least;
+  std::array<bool, 3> is_large = {};
 };
 
-const Row kRows[] = {{"Threads", threads, false, 30, true},
-                     {"Packing", packing, false, 12},
-                     {"Pages", pages, false, 8},
-                     {"PaddingCropped", padding_cropped, false, 12},
-                     {"EachAlone", each_alone, false, 60, true},
-                     {"PermutedBatch", permuted_batch, false, 15},
-                     {"ChunksOfQueries", chunks_of_queries, false, 5, true},
-                     {"OneHead", one_head, false, 30, true},
-                     {"Strides", strides, false, 90, true},
-                     {"OptionalOutputs", optional_outputs, false, 90},
-                     {"MaskAsArray", mask_as_array, false, 30, true},
-                     {"CompiledMask", compiled_mask, false, 30},
-                     {"HiddenNumbers", hidden_numbers, false, 20},
-                     {"OneOddRow", one_odd_row, false, 30},
-                     {"SixteenBits", sixteen_bits, false, 8, true},
-                     {"EmptyRows", empty_rows, false, 20},
-                     {"KeptCache", kept_cache, false, 10},
-                     {"Threads", threads, true, 30, true},
-                     {"Packing", packing, true, 8, true},
-                     {"PaddingCropped", padding_cropped, true, 8},
-                     {"PermutedBatch", permuted_batch, true, 10},
-                     {"OneHead", one_head, true, 20},
-                     {"Strides", strides, true, 50, true},
-                     {"MaskAsArray", mask_as_array, true, 20},
-                     {"CompiledMask", compiled_mask, true, 20},
-                     {"HiddenNumbers", hidden_numbers, true, 15},
-                     {"OneOddRow", one_odd_row, true, 20}};
+const Row kRows[] = {{"Threads", threads, {30, 30, 20}, {true, true, true}},
+                     {"Packing", packing, {12, 8, 4}, {false, true}},
+                     {"Pages", pages, {8}},
+                     {"PaddingCropped", padding_cropped, {12, 8, 4}},
+                     {"EachAlone", each_alone, {60}, {true}},
+                     {"PermutedBatch", permuted_batch, {15, 10, 5}},
+                     {"ChunksOfQueries", chunks_of_queries, {5, 0, 2}, {true}},
+                     {"OneHead", one_head, {30, 20, 10}, {true}},
+                     {"Strides", strides, {90, 50, 20}, {true, true, true}},
+                     {"OptionalOutputs", optional_outputs, {90, 50, 20}},
+                     {"InPlace", in_place, {30}, {true}},
+                     {"MaskAsArray", mask_as_array, {30, 20, 8}, {true}},
+                     {"CompiledMask", compiled_mask, {30, 20}},
+                     {"HiddenNumbers", hidden_numbers, {20, 15, 4}},
+                     {"HiddenBiases", hidden_biases, {50, 30, 15}},
+                     {"OneOddRow", one_odd_row, {30, 20, 8}},
+                     {"SixteenBits", sixteen_bits, {8}, {true}},
+                     {"EmptyRows", empty_rows, {20}},
+                     {"KeptCache", kept_cache, {10}}};
+
+struct Asked {
+  Row row;
+  Pass pass;
+  std::uint64_t number;
+  int least() const { return row.least[static_cast<std::size_t>(pass)]; }
+  std::string name() const {
+    constexpr const char* kPasses[] = {"Forward", "Backward", "Tangents"};
+    return std::string(kPasses[static_cast<std::size_t>(pass)]) + row.name;
+  }
+};
+
+std::vector<Asked> all_asked() {
+  std::vector<Asked> all;
+  for (const Pass pass : {Pass::forward, Pass::backward, Pass::tangents}) {
+    for (const Row& row : kRows) {
+      if (const Asked asked{row, pass, all.size()}; asked.least() > 0) all.push_back(asked);
+    }
+  }
+  return all;
+}
 
 // How often the case exercises the relation. Every third one multiplies with reduced precision, where there is such a
 // kernel.
-int same_bits(const AttentionCase& drawn, const Row& row) {
-  if (row.is_backward && (drawn.options.logit_function || drawn.paged())) return 0;  // have no derivative
-  Subject subject{Call(drawn), row.is_backward, Random(drawn.seed)};
-  if (!row.is_backward && drawn.seed % 3 == 0) subject.call.options.precision = Precision::reduced;
-  return row.relation(subject);
+int same_bits(const AttentionCase& drawn, const Asked& asked) {
+  // These have no derivative.
+  if (asked.pass == Pass::backward && (drawn.options.logit_function || drawn.paged())) return 0;
+  Subject subject{Call(drawn), asked.pass, Random(drawn.seed)};
+  if (asked.pass == Pass::tangents && !subject.call.draw_tangents(drawn)) return 0;
+  if (asked.pass == Pass::forward && drawn.seed % 3 == 0) subject.call.options.precision = Precision::reduced;
+  return asked.row.relation(subject);
 }
 
-class SameBits : public ::testing::TestWithParam<Row> {
+class SameBits : public ::testing::TestWithParam<Asked> {
  protected:
   void TearDown() override { select_target(""); }
-  std::uint64_t number() const {
-    return static_cast<std::uint64_t>(std::find_if(std::begin(kRows), std::end(kRows),
-                                                   [](const Row& row) {
-                                                     return row.relation == GetParam().relation &&
-                                                            row.is_backward == GetParam().is_backward;
-                                                   }) -
-                                      std::begin(kRows));
-  }
   void expect(std::uint64_t first, std::uint64_t count) const {
     std::uint64_t exercised = 0;
-    run_cases(first + 10'000 * number(), count,
+    run_cases(first + 10'000 * GetParam().number, count,
               [&](const AttentionCase& drawn) { exercised += same_bits(drawn, GetParam()) > 0 ? 1 : 0; });
 #ifdef QKV_SANITIZED
     EXPECT_GE(exercised, 1u);  // a sixteenth of the cases are too few for a share
 #else
-    EXPECT_GE(100 * exercised, count * static_cast<std::uint64_t>(GetParam().least));
+    EXPECT_GE(100 * exercised, count * static_cast<std::uint64_t>(GetParam().least()));
 #endif
   }
 };
 
-TEST_P(SameBits, RandomCases) { expect(7'000'000, 300); }
+TEST_P(SameBits, RandomCases) { expect(7'000'000, GetParam().pass == Pass::tangents ? 150 : 300); }
 TEST_P(SameBits, RandomCasesSlow) { expect(8'000'000, 5'000); }
 TEST_P(SameBits, Replay) {
   replay_case([](const AttentionCase& drawn) { same_bits(drawn, GetParam()); });
@@ -476,18 +483,18 @@ const CaseSizes kLarge[] = {{1, 8, 1, 100, 1300, 256, 256}, {1, 1, 8, 60, 1300, 
                             {5, 1, 2, 60, 1140, 16, 24},    {1, 1, 8, 1, 9000, 64, 48}};
 
 TEST_P(SameBits, LargeCases) {
-  if (!GetParam().is_large) GTEST_SKIP() << "the others say nothing of sizes";
+  if (!GetParam().row.is_large[static_cast<std::size_t>(GetParam().pass)])
+    GTEST_SKIP() << "the others say nothing of sizes";
   const std::vector<std::string> targets = usable_targets();
   for (std::uint64_t n = 0; n < std::size(kLarge); ++n) {
-    select_target(targets[(n + number()) % targets.size()]);
-    const AttentionCase drawn(Choices(100 * number() + n), kLarge[n]);
+    select_target(targets[(n + GetParam().number) % targets.size()]);
+    const AttentionCase drawn(Choices(100 * GetParam().number + n), kLarge[n]);
     expect_of(fmt::format("large case {}", n), drawn, [](const AttentionCase& large) { same_bits(large, GetParam()); });
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Relation, SameBits, ::testing::ValuesIn(kRows), [](const ::testing::TestParamInfo<Row>& row) {
-  return std::string(row.param.is_backward ? "Backward" : "Forward") + row.param.name;
-});
+INSTANTIATE_TEST_SUITE_P(Relation, SameBits, ::testing::ValuesIn(all_asked()),
+                         [](const auto& of) { return of.param.name(); });
 
 }  // namespace
 }  // namespace qkv::testing::relations

@@ -45,6 +45,10 @@ using C = DerivativeCall;
 // A part of the message, and what is changed in a call that is right.
 using RefusedCalls = std::vector<std::pair<const char*, std::function<void(C&)>>>;
 
+void set_logit_function(C& c) {
+  c.options.logit_function = logit_function([](auto logit, const Pair&) { return logit; });
+}
+
 const RefusedCalls kOfGradients = {
     {"out must be [2, 5, 3], got [2, 5, 8]", [](C& c) { c.out = filled({2, 5, 8}, 1); }},
     {"grad_out must be [2, 5, 3], got [2, 6, 3]", [](C& c) { c.a.grad_out = filled({2, 6, 3}, 1); }},
@@ -59,6 +63,9 @@ const RefusedCalls kOfGradients = {
      [](C& c) { c.wish.key = {c.key.view().bytes(), Dtype::f32, {1, 6, 8}, {48, 0, 1}}; }},
     {"key has head_dim 9, query has 8", [](C& c) { c.a.k = filled({1, 6, 9}, 1); }},
     {"threads must be 0 (default) or more", [](C& c) { c.options.threads = -1; }},
+    {"attention_backward: logit functions are not supported, they have no derivative", set_logit_function},
+    {"attention_backward: precision must be exact", [](C& c) { c.options.precision = Precision::reduced; }},
+    {"attention_backward: empty_rows must be zero", [](C& c) { c.options.empty_rows = EmptyRows::nan; }},
     {"score w must be [8, 8], got [7, 8]", [](C& c) { c.options.score = Score::bilinear(c.w); }},
     {"attention: 2 gradients of bias views were requested, there are 1 views",
      [](C& c) { c.ask_for_bias({2, 5, 6}), c.wish.bias.emplace_back(); }},
@@ -87,8 +94,9 @@ const RefusedCalls kOfTangents = {
     {"attention_jvp: soft_cap must be 0", [](C& c) { c.options.soft_cap = 3; }},
     {"attention_jvp: dropout must be off", [](C& c) { c.options.dropout.p = 0.5; }},
     {"attention_jvp: the score must be dot or scaled dot", [](C& c) { c.set_bilinear(); }},
-    {"attention_jvp: logit functions are not supported",
-     [](C& c) { c.options.logit_function = logit_function([](auto logit, const Pair&) { return logit; }); }},
+    {"attention_jvp: logit functions are not supported", set_logit_function},
+    {"attention_jvp: precision must be exact", [](C& c) { c.options.precision = Precision::reduced; }},
+    {"attention_jvp: empty_rows must be zero", [](C& c) { c.options.empty_rows = EmptyRows::nan; }},
     {"Shaw's table is not supported", [](C& c) { c.options.bias = Bias::shaw(c.w); }},
     {"threads must be 0", [](C& c) { c.options.threads = -1; }}};
 

@@ -1,4 +1,5 @@
-// The passes of derivatives: how they agree with each other, their bits, what masks hide, and what may be left out.
+// The passes of derivatives: how they agree with each other, and what may be left out. Their bits, and what masks hide:
+// same_bits_test.cc.
 #include "attention/tangent/attention_tangents_testing.h"
 #include "jacobian.h"
 
@@ -11,10 +12,7 @@ using testing::dot;
 using testing::double_backward;
 using testing::expect_zeros;
 using testing::filled;
-using testing::kInfinity;
-using testing::kNan;
 using testing::MovingArrays;
-using testing::put;
 
 QKV_ON_EACH_TARGET(AttentionDerivatives);
 
@@ -38,84 +36,6 @@ TEST_P(AttentionDerivatives, OfOnePassAreThoseOfTheOthers) {
   }
 }
 
-// Three chunks of keys, so that threads add to the same queries in turn.
-TEST_P(AttentionDerivatives, AnyNumberOfThreads) {
-  for (const auto& [dtype, mask] : {std::pair(Dtype::f32, Mask()), {Dtype::f64, Mask::causal(Align::bottom_right)}}) {
-    const MovingArrays a({1, 2, 70, 16}, {1, 1, 2100, 16}, 8, dtype);
-    const Derivatives one = differentiate(a, {.mask = mask, .threads = 1});
-    for (const int threads : {2, 3, 16}) {
-      SCOPED_TRACE(threads);
-      testing::expect_same(one, differentiate(a, {.mask = mask, .threads = threads}));
-    }
-  }
-}
-
-// The tangents of each query alone, cropped or in a batch.
-TEST_P(AttentionDerivatives, ARowDoesNotDependOnItsNeighbours) {
-  const MovingArrays all({2, 70, 16}, {2, 150, 16}, 8);
-  const Tensor lengths = Tensor::of<std::int32_t>({2}, {150, 97});
-  MovingArrays batch = all, second = all;
-  for (Tensor* x : {&batch.q, &batch.k, &batch.v, &batch.tq, &batch.tk, &batch.tv}) {
-    *x = Tensor::copy(x->view().reshape({2, 1, x->size(1), x->size(2)}));
-  }
-  const auto crop = [](Tensor& x, std::int64_t begin, std::int64_t end) {
-    x = Tensor::copy(x.view().slice(0, 1, 2).slice(1, begin, end));
-  };
-  for (Tensor* x : {&second.k, &second.v, &second.tk, &second.tv}) crop(*x, 0, 97);
-  for (Tensor* x : {&second.q, &second.tq}) crop(*x, 5, 69);
-  const testing::Moved whole = testing::jvp(batch, {.mask = Mask::causal() & Mask::lengths(lengths)});
-  const testing::Moved part = testing::jvp(second, {.mask = Mask::window(1000, 5)});
-  EXPECT_TRUE(testing::same_bits(part.out, whole.out.view().select(0, 1).slice(1, 5, 69)));
-}
-
-// NaN and infinities of a query reach no key that it does not see, those of a key no query that does not see it; a
-// query that sees nothing takes no part, with a sink or without. What a mask hides from everybody:
-// derivatives_grid_test.cc.
-TEST_P(AttentionDerivatives, NanReachesWhatSeesItAlone) {
-  const Tensor sinks = Tensor::of<float>({2}, {0.5f, -2});
-  const Mask mask = Mask::causal(Align::bottom_right);  // query i sees the keys up to i - 20
-  const auto expect_same_rows = [](const std::vector<std::pair<const Tensor*, const Tensor*>>& pairs, auto begin,
-                                   auto end) {
-    for (const auto& [x, y] : pairs) {
-      EXPECT_TRUE(testing::same_bits(x->view().slice(1, begin, end), y->view().slice(1, begin, end)));
-    }
-  };
-  for (const AttentionOptions& options : {AttentionOptions{.mask = mask}, {.mask = mask, .sinks = sinks}}) {
-    for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {
-      const MovingArrays clean({2, 60, 16}, {1, 40, 16}, 24, dtype);
-      const Derivatives wanted = differentiate(clean, options);
-      const auto& [first, moved, second] = wanted;
-      for (const double poison : {kNan, kInfinity, -kInfinity}) {
-        for (Tensor MovingArrays::* x : {&MovingArrays::q, &MovingArrays::tq, &MovingArrays::grad_out}) {
-          MovingArrays poisoned = clean;
-          put(poisoned.*x, {1, 11, 3}, poison);
-          testing::expect_same(wanted, differentiate(poisoned, options));
-          put(poisoned.*x, {1, 29, 0}, poison);
-          const Derivatives got = differentiate(poisoned, options);
-          expect_same_rows({{&got.first.key, &first.key},
-                            {&got.first.value, &first.value},
-                            {&got.second.key, &second.key},
-                            {&got.second.value, &second.value}},
-                           10, 40);
-          EXPECT_FALSE(std::isfinite(testing::values(got.second.key)[0])) << "what it sees is not clean";
-        }
-        for (Tensor MovingArrays::* x : {&MovingArrays::k, &MovingArrays::tk, &MovingArrays::v, &MovingArrays::tv}) {
-          MovingArrays poisoned = clean;
-          put(poisoned.*x, {0, 9, 2}, poison);
-          const Derivatives got = differentiate(poisoned, options);
-          expect_same_rows({{&got.first.query, &first.query},
-                            {&got.moved.out, &moved.out},
-                            {&got.second.query, &second.query},
-                            {&got.second.grad_out, &second.grad_out}},
-                           0, 29);
-          const std::vector<double> seen = testing::values(got.moved.out.view().select(1, 29));
-          EXPECT_FALSE(std::isfinite(std::accumulate(seen.begin(), seen.end(), 0.0))) << "what sees it is not clean";
-        }
-      }
-    }
-  }
-}
-
 // The sink has all of the weight; 1e30 is far above what a log-sum-exp of this size can tell.
 TEST_P(AttentionDerivatives, RowsOfALargeSinkAloneDoNotMove) {
   const Tensor sinks = Tensor::of<double>({4}, {-1e30, 1e30, -1e4, 1e4});
@@ -136,52 +56,16 @@ std::vector<Tensor*> all_of(Derivatives& derivatives) {
           &second.query, &second.key, &second.value, &second.grad_out};
 }
 
-// The passes over these arrays, after the forward pass, with some of the outputs.
-struct Passes {
-  void backward(const AttentionGradients& wish) const {
-    attention_backward(a.q, a.k, a.v, kept.out, kept.log_sum_exp, a.grad_out, options, wish);
-  }
-  void jvp(const AttentionTangents& tangents, const AttentionOutputTangents& wish) const {
-    attention_jvp(a.q, a.k, a.v, kept.out, kept.log_sum_exp, tangents, options, wish);
-  }
-  void double_backward(const AttentionTangents& tangents, const AttentionSecondGradients& wish) const {
-    attention_double_backward(a.q, a.k, a.v, kept.out, kept.log_sum_exp, a.grad_out, tangents, options, wish);
-  }
-  const MovingArrays& a;
-  AttentionOptions options{};
-  testing::Forward kept = testing::forward(a.q, a.k, a.v, {});
-};
-
-TEST_P(AttentionDerivatives, EachAloneHasTheBitsOfAllTogether) {
-  const MovingArrays a({2, 70, 16}, {1, 1100, 16}, 8);
-  const Derivatives all = differentiate(a);
-  Derivatives alone = all;
-  for (Tensor* x : all_of(alone)) *x = filled(x->shape(), 7);
-  auto& [first, moved, second] = alone;
-  const Passes passes{a, {.threads = 2}};
-  passes.backward({.query = first.query});
-  passes.backward({.key = first.key});
-  passes.backward({.value = first.value});
-  passes.backward({});
-  passes.jvp(a.tangents(), {.out = moved.out});
-  passes.jvp(a.tangents(), {.log_sum_exp = moved.log_sum_exp});
-  passes.double_backward(a.tangents(), {.query = second.query});
-  passes.double_backward(a.tangents(), {.key = second.key});
-  passes.double_backward(a.tangents(), {.value = second.value});
-  passes.double_backward(a.tangents(), {.grad_out = second.grad_out});
-  passes.double_backward(a.tangents(), {});
-  testing::expect_same(all, alone);
-}
-
 // Both passes are linear in the tangents.
 TEST_P(AttentionDerivatives, WhatIsNotGivenIsZero) {
   const MovingArrays a({20, 8}, {33, 8}, 5, Dtype::f64);
-  const Passes passes{a};
+  const testing::Forward kept = testing::forward(a.q, a.k, a.v, {});
   Tensor all = Tensor::zeros({20 + 20 + 33, 8}, Dtype::f64);
   const MutableTensorView out = all.view().slice(0, 0, 20).slice(1, 0, 5), query = all.view().slice(0, 20, 40);
   const auto along = [&](const AttentionTangents& tangents) {
-    passes.jvp(tangents, {.out = out});
-    passes.double_backward(tangents, {.query = query, .key = all.view().slice(0, 40, 73)});
+    attention_jvp(a.q, a.k, a.v, kept.out, kept.log_sum_exp, tangents, {}, {.out = out});
+    attention_double_backward(a.q, a.k, a.v, kept.out, kept.log_sum_exp, a.grad_out, tangents, {},
+                              {.query = query, .key = all.view().slice(0, 40, 73)});
     return testing::values(all);
   };
   const std::vector<double> of_q = along({.query = a.tq}), of_k = along({.key = a.tk}), of_v = along({.value = a.tv});

@@ -223,6 +223,22 @@ TEST(AttentionArguments, Strides) {
   expect_refused("out repeats elements (stride 0)", [&] { attention(call.q, call.k, call.v, repeated); });
 }
 
+TEST(AttentionArguments, RelativeRows) {
+  const Call c;
+  const Tensor table = filled({7, 8}, 0), narrow = filled({7, 6}, 0), even = filled({6, 8}, 0), w = filled({8, 8}, 0),
+               wide = filled({2 * 513 + 1, 8}, 0);
+  const auto attend = [&](const Bias& bias, const Score& score = Score::scaled_dot()) {
+    return [&, bias, score] { attention(c.q, c.k, c.v, {.bias = bias, .score = score}); };
+  };
+  EXPECT_NO_THROW(attend(Bias::shaw(table))());
+  expect_refused("at most one table of Shaw's", attend(Bias::shaw(table) + Bias::shaw(table)));
+  expect_refused("[7, 6] must have rows of head_dim 8", attend(Bias::shaw(narrow)));
+  expect_refused("score dot or scaled dot", attend(Bias::shaw(table), Score::bilinear(w)));
+  for (const Tensor* rows : {&even, &wide}) {
+    expect_refused("2 n + 1 rows, n at most 512", [&] { RelativeTable::shaw(*rows); });
+  }
+}
+
 TEST(AttentionArguments, Merge) {
   Tensor out = filled({4, 3}, 1), lse = filled({4}, 1), other = filled({4, 2}, 1),
          half = filled({4, 3}, 1, Dtype::bf16);

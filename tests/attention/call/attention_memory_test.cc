@@ -365,33 +365,6 @@ TEST_P(AttentionMemoryOfFloats, OfCallsWithoutAPair) {
   }
 }
 
-// The bounds that docs/semantics.md states, at any length: of what is planned, which is never below what is taken.
-TEST_P(AttentionMemoryOfFloats, OfAThreadAtAnyLength) {
-  const Tensor lengths = Tensor::of<std::int32_t>({1}, {300});
-  for (const std::int64_t size : {16, 64, 1024}) {
-    for (const std::int64_t length : {2, 8192, 1 << 20}) {
-      const MutableTensorView q(nullptr, Dtype::f32, {1, 1, length, size}),
-          k(nullptr, Dtype::f32, {1, 1, 1 << 20, size});
-      const Tensor w = Tensor::zeros({4, size}), joined = Tensor::zeros({4, 2 * size}), factor = Tensor::zeros({4});
-      const Tensor square = Tensor::zeros({size, size});
-      for (const Mask& mask : {Mask(), Mask::lengths(lengths), Mask::causal() & Mask::window(500, 0)}) {
-        for (const int threads : {1, 4}) {
-          AttentionOptions options{.mask = mask, .threads = threads};
-          const std::int64_t mebibytes = std::int64_t{threads} << 20;
-          EXPECT_LE(plan_jvp(q, k, k, {.query = q}, options, {.out = q}).workspace, mebibytes * 5 / 4);
-          EXPECT_LE(plan_backward(q, k, k, options, {.query = q, .key = k, .value = k}).workspace,
-                    mebibytes / 2 + threads * 6 * 1024 * 2 * size + 8 * length);
-          for (const Score& score : {Score::scaled_dot(), Score::additive(w, w, factor), Score::concat(joined, factor),
-                                     Score::bilinear(square)}) {
-            options.score = score;
-            EXPECT_LE(plan(q, k, k, options).workspace, mebibytes) << size << " " << length;
-          }
-        }
-      }
-    }
-  }
-}
-
 #ifdef QKV_COUNTS_MEMORY
 // A matrix of weights would take 4 GiB.
 TEST(AttentionMemorySlow, UnderOneMebibyteAThreadAtLength32768) {

@@ -1,11 +1,10 @@
-// Rules of a call by hand: when it compiles its boolean mask, what masks and functions see, how its memory is counted.
+// Rules of a call by hand: when it compiles its boolean mask, what masks and functions see, how a dry run counts.
 #include "attention/call/attention_rules.h"
 
 #include "attention/attention_testing.h"
 #include "attention/call/attention_call.h"
 #include "attention/call/memory_count.h"
 #include "core/stop.h"
-#include "qkv/attention/attention_backward.h"
 #include "qkv/attention/attention_plan.h"
 
 namespace qkv {
@@ -136,13 +135,6 @@ TEST_P(AttentionFunction, LogitFunctionSeesLogitAndPosition) {
   }
 }
 
-TEST(AttentionFunctionErrors, TheDerivativeOfALogitFunctionIsUnknown) {
-  const Tensor q = testing::filled({1, 2, 4}, 1), log_sum_exp = testing::filled({1, 2}, 1);
-  AttentionOptions options;
-  options.logit_function = logit_function([](auto logit, const Pair&) { return logit; });
-  EXPECT_THROW(attention_backward(q, q, q, q, log_sum_exp, q, options, {}), std::invalid_argument);
-}
-
 TEST(AttentionFunctionErrors, ExceptionsReachTheCaller) {
   const Tensor q = testing::filled({1, 2, 4}, 1);
   const MaskFunction throws = mask_function([](const Pair&) -> bool { throw std::runtime_error("mine"); });
@@ -157,38 +149,6 @@ TEST(AttentionFunctionExample, PrintsOneRowOfWeights) {
   EXPECT_NE(std::fgets(line, sizeof line, pipe), nullptr);
   EXPECT_EQ(pclose(pipe), 0);
   EXPECT_STREQ(line, "0.038 0.000 0.000 0.066 0.000 0.000 0.135 0.000 0.000 0.762 \n");
-}
-
-TEST(MemoryCount, KnowsWhatIsKeptAndTheMostAtATime) {
-  MemoryCount memory;
-  memory.keep(100);
-  memory.borrow(70);
-  memory.keep(10);
-  EXPECT_EQ(memory.kept(), 110u);
-  EXPECT_EQ(memory.most_with(0), 170u);
-  EXPECT_EQ(memory.most_with(60), 170u);
-  EXPECT_EQ(memory.most_with(61), 171u);
-}
-
-TEST(MemoryCount, KeepsTheLimit) {
-  MemoryCount memory(1000);
-  memory.keep(400);
-  EXPECT_NO_THROW(memory.borrow(600));
-  EXPECT_THROW(memory.borrow(601), std::invalid_argument);
-  EXPECT_THROW(MemoryCount(1000).keep(1001), std::invalid_argument);
-  EXPECT_THROW(MemoryCount(-1), std::invalid_argument);
-}
-
-TEST(MemoryCount, LeavesAsManyThreadsAsTheLimitAllows) {
-  const auto workspace = [](int threads) { return std::size_t{200} * static_cast<std::size_t>(threads); };
-  MemoryCount memory(1000), free;
-  memory.keep(400);
-  EXPECT_EQ(memory.threads_within(8, workspace), 3);
-  EXPECT_EQ(memory.threads_within(2, workspace), 2);
-  EXPECT_EQ(free.threads_within(8, workspace), 8);
-  MemoryCount tight(599);
-  tight.keep(400);
-  EXPECT_THROW(tight.threads_within(8, workspace), std::invalid_argument);
 }
 
 TEST(Arena, ADryRunCountsWhatARealOneTakes) {

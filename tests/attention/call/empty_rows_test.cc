@@ -1,8 +1,6 @@
 // empty_rows = nan by hand: NaN exactly where a query sees no key. That all else has the bits of `zero` is a relation
 // of same_bits_test.cc.
 #include "attention/attention_testing.h"
-#include "qkv/attention/attention_backward.h"
-#include "qkv/attention/attention_jvp.h"
 #include "qkv/attention/attention_plan.h"
 
 namespace qkv {
@@ -59,15 +57,6 @@ TEST(EmptyRowsPlan, CountsTheLogSumExp) {
   const std::int64_t zero = plan(q, q, q).workspace;
   EXPECT_EQ(plan(q, q, q, {.empty_rows = EmptyRows::nan}).workspace, zero + 2 * 3 * 50 * 4);
   EXPECT_EQ(plan(q, q, q, {.empty_rows = EmptyRows::nan}, {.log_sum_exp = sums}).workspace, zero);
-}
-
-TEST(EmptyRowsDerivatives, AreRefused) {
-  const Tensor q = filled({1, 2, 4}, 1), sums = filled({1, 2}, 1);
-  const AttentionOptions options{.empty_rows = EmptyRows::nan};
-  EXPECT_THROW(attention_backward(q, q, q, q, sums, q, options, {}), std::invalid_argument);
-  Tensor moved = Tensor::zeros({1, 2, 4});
-  EXPECT_THROW(attention_jvp(q, q, q, q, sums, {.query = q}, options, {.out = moved}), std::invalid_argument);
-  attention_jvp(q, q, q, q, sums, {.query = q}, {}, {.out = moved});
 }
 
 }  // namespace

@@ -1,12 +1,9 @@
 // A host program may flush subnormal numbers, round another way or trap: no bit depends on it, nothing traps, and what
-// it set is there again afterwards.
+// it set is there again afterwards. Of layers: layers/every_layer_test.cc.
 #include "core/float_environment.h"
 
-#include <cfenv>
-
 #include "attention/tangent/attention_tangents_testing.h"
-#include "qkv/files.h"
-#include "qkv/layers/transformer.h"
+#include "host_environment.h"
 #include "qkv/matmul.h"
 #include "qkv/threads.h"
 
@@ -15,44 +12,8 @@
 namespace qkv {
 namespace {
 
+using testing::HostEnvironment;
 using testing::normal;
-
-// What a host program sets, for as long as it lives.
-class HostEnvironment {
- public:
-  enum class Kind { flushes, flushes_and_rounds_up, traps };
-  explicit HostEnvironment(Kind kind) {
-    std::fegetenv(&before_);
-    if (kind == Kind::flushes_and_rounds_up) std::fesetround(FE_UPWARD);
-    if (kind == Kind::traps) {
-      std::feclearexcept(FE_ALL_EXCEPT);
-      feenableexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW);
-      return;
-    }
-#if defined(__x86_64__)
-    _mm_setcsr(_mm_getcsr() | 0x8040);  // FTZ and DAZ
-#else
-    std::uint64_t control;
-    asm volatile("mrs %0, fpcr" : "=r"(control));
-    asm volatile("msr fpcr, %0" : : "r"(control | std::uint64_t{1} << 24));
-#endif
-  }
-  ~HostEnvironment() { std::fesetenv(&before_); }
-
-  // A twenty-fifth, less what it is rounded to nearest.
-  static float quotient_less_nearest() {
-    volatile float one = 1, divisor = 25;
-    return one / divisor - 0x1.47ae14p-5f;
-  }
-  // The product of two numbers that is subnormal, or 0 where such products are flushed.
-  static float subnormal() {
-    volatile float small = 1e-20f;
-    return small * small;
-  }
-
- private:
-  std::fenv_t before_;
-};
 using Kind = HostEnvironment::Kind;
 
 QKV_ON_EACH_TARGET(FloatEnvironmentOf);
@@ -131,56 +92,6 @@ TEST_P(FloatEnvironmentOf, SubnormalValuesRemain) {
     const auto bits = reinterpret_cast<const std::uint32_t*>(out.data<float>());
     EXPECT_NEAR(bits[0], 71362, 1);  // 1e-40 / 2^-149
   }
-}
-
-// A layered model without biases, and inputs that are all subnormal: where these count as 0, so does every output.
-class LayersOfSubnormalNumbers {
- public:
-  LayersOfSubnormalNumbers() {
-    const SafeTensors golden = read_safetensors(QKV_TEST_DATA "/golden/transformer/transformer.safetensors");
-    std::map<std::string, Tensor> tensors;
-    for (const auto& [key, tensor] : golden.tensors) {
-      if (!key.starts_with("pre.weights.")) continue;
-      tensors[key.substr(12)] = key.ends_with("bias") ? Tensor::zeros(tensor.shape()) : tensor;
-    }
-    Weights weights(std::move(tensors), "pre", Dtype::f32);
-    model_.emplace(TransformerConfig{.layer = {.model_dim = 8,
-                                               .heads = 2,
-                                               .ff_dim = 12,
-                                               .activation = Activation::gelu,
-                                               .norm_order = NormOrder::pre},
-                                     .encoder_layers = 2,
-                                     .decoder_layers = 2},
-                   weights);
-    model_->update([](const std::string&, Parameter& parameter) { parameter.want_gradient(); });
-    source_ = golden.tensors.at("pre.source"), target_ = golden.tensors.at("pre.target");
-    for (Tensor* input : {&source_, &target_}) {
-      for (std::int64_t i = 0; i < input->element_count(); ++i) input->data<float>()[i] *= 1e-39f;
-    }
-    grad_out_ = golden.tensors.at("pre.grad_out");
-  }
-
-  // The output, and every gradient.
-  std::vector<Tensor> run() {
-    TransformerSaved saved;
-    std::vector<Tensor> all{model_->forward(source_, target_, {.threads = 1}, {}, saved)};
-    const TransformerGradients inputs = model_->backward(source_, target_, {.threads = 1}, {}, saved, grad_out_);
-    all.push_back(inputs.source), all.push_back(inputs.target);
-    model_->visit([&](const std::string&, const Parameter& parameter) { all.push_back(parameter.gradient); });
-    return all;
-  }
-
- private:
-  std::optional<Transformer> model_;
-  Tensor source_, target_, grad_out_;
-};
-
-TEST(FloatEnvironmentOfLayers, ChangesNoBit) {
-  LayersOfSubnormalNumbers first, second;  // made before the host program flushes
-  const std::vector<Tensor> wanted = first.run();
-  EXPECT_GT(testing::largest(wanted[0]), 0);
-  const HostEnvironment host(Kind::flushes);
-  expect_bits(second.run(), wanted);
 }
 
 // NaN, infinities, rows without keys, underflow: whatever ordinary and masked input brings about.

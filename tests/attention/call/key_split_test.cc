@@ -67,20 +67,6 @@ TEST_P(KeySplits, GiveWorkToThreads) {
   EXPECT_EQ(shared.tiles, 2 * ((8200 + shared.tile_keys - 1) / shared.tile_keys));
 }
 
-TEST_P(KeySplits, WithinAMebibyteAThread) {
-  for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
-    for (const std::int64_t size : {16, 128, 600, 1024}) {
-      for (const std::int64_t q_len : {1, 4, 48, 100, 4096}) {
-        for (const int threads : {1, 2, 3, 16, 64}) {
-          const TensorView q(nullptr, dtype, {1, 8, q_len, size}), k(nullptr, dtype, {1, 2, 1 << 20, size});
-          EXPECT_LE(plan(q, k, k, {.threads = threads}).workspace, std::int64_t{threads} << 20)
-              << name_of(dtype) << " " << size << ", " << q_len << " queries, " << threads << " threads";
-        }
-      }
-    }
-  }
-}
-
 // Weights are written by a second look at the keys of a whole block.
 TEST_P(KeySplits, NotWhereWeightsAreAskedFor) {
   const TensorView q(nullptr, Dtype::f32, {1, 1, 2, 16}), k(nullptr, Dtype::f32, {1, 1, 5000, 16});

@@ -3,8 +3,6 @@
 #include "attention/attention_case.h"
 #include "attention/attention_testing.h"
 #include "attention/forward/reduced_expectation.h"
-#include "qkv/attention/attention_backward.h"
-#include "qkv/attention/attention_jvp.h"
 #include "qkv/attention/attention_plan.h"
 
 namespace qkv {
@@ -218,18 +216,6 @@ TEST_P(AttentionReducedFallback, IsExactWhereThereIsNoKernel) {
   const Tensor w_query = testing::normal(random, {8, 16}), w_key = testing::normal(random, {8, 16}),
                of_hidden = testing::normal(random, {8});
   expect_exact(inputs, {.score = Score::additive(w_query, w_key, of_hidden)}, "score");
-}
-
-TEST(AttentionReducedDerivatives, AreRefused) {
-  const auto [q, k, v] = ReducedInputs(14, {1, 1, 4}, 4, 8, 8);
-  const Outcome outcome = attend(q, k, v);
-  Tensor place = Tensor::zeros(q.shape());
-  testing::expect_refused("attention_backward: precision must be exact", [&] {
-    attention_backward(q, k, v, outcome.out, outcome.log_sum_exp, outcome.out, reduced(), {.query = place});
-  });
-  testing::expect_refused("attention_jvp: precision must be exact", [&] {
-    attention_jvp(q, k, v, outcome.out, outcome.log_sum_exp, {.query = q}, reduced(), {.out = place});
-  });
 }
 
 }  // namespace

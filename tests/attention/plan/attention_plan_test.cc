@@ -188,15 +188,9 @@ TEST_P(AttentionPlans, MemoryLimitLeavesFewerThreadsAndTheSameBits) {
 
 constexpr std::int64_t kMebibyte = 1 << 20;
 
-// A megabyte a thread is enough at any length: for keys that threads share, for rows that are converted and kept
-// whatever their size, and for rows of f32 that lie apart, which many blocks of queries read together.
-TEST_P(AttentionPlans, WorkspaceIsThatOfThreads) {
-  for (const std::int64_t q_len : {1, 4, 32768}) {
-    for (const std::int64_t k_len : {32768, 1 << 24}) {
-      EXPECT_LE(plan_of(1, q_len, k_len, {.threads = 1}).workspace, kMebibyte);
-      EXPECT_LE(plan_of(1, q_len, k_len, {.threads = 4}).workspace, 4 * kMebibyte);
-    }
-  }
+// A megabyte a thread is enough for rows that are converted and kept whatever their size, and for rows of f32 that lie
+// apart, which many blocks of queries read together.
+TEST_P(AttentionPlans, WorkspaceOfRowsThatAreKept) {
   for (const std::int64_t size : {1, 64, 80, 128, 256, 500, 512, 768, 1024}) {
     for (const std::int64_t k_len : {1, 128, 1000, 32768}) {
       SCOPED_TRACE(fmt::format("{} x {}", k_len, size));
@@ -215,38 +209,56 @@ TEST_P(AttentionPlans, WorkspaceIsThatOfThreads) {
   }
 }
 
-// The bounds of docs/semantics.md, which no length changes.
+// The bounds of docs/semantics.md, which no length, mask or number of threads changes.
 TEST_P(AttentionPlans, EveryPassIsBounded) {
   const Tensor w = testing::filled({1024, 1024}, 0), factor = testing::filled({1024}, 0);
+  const Tensor joined = testing::filled({1024, 2048}, 0), lengths = Tensor::of<std::int32_t>({1}, {300});
   const Tensor shaw = testing::filled({2 * RelativeTable::kMostShawDistance + 1, 1024}, 0);
+  const Mask masks[] = {Mask(), Mask::lengths(lengths), Mask::causal() & Mask::window(500, 0)};
+  std::size_t drawn = 0;
+  const auto expect_bounded = [&](Dtype dtype, std::int64_t head_dim, std::int64_t value_dim, std::int64_t q_len,
+                                  int threads) {
+    const Mask& mask = masks[drawn++ % std::size(masks)];
+    SCOPED_TRACE(fmt::format("{}, {}, {}, {} queries, {} threads, mask {}", name_of(dtype), head_dim, value_dim, q_len,
+                             threads, drawn % std::size(masks)));
+    const auto rows = [&](std::int64_t heads, std::int64_t length, std::int64_t size) {
+      return MutableTensorView(nullptr, dtype, {heads, length, size});
+    };
+    const MutableTensorView q = rows(8, q_len, head_dim), out = rows(8, q_len, value_dim);
+    const MutableTensorView k = rows(2, 1 << 20, head_dim), v = rows(2, 1 << 20, value_dim);
+    const AttentionTangents tangents{.query = q, .key = k, .value = v};
+    AttentionOptions options{.mask = mask, .threads = threads};
+    const std::int64_t sum = dtype == Dtype::f32 ? 6144 : 12288, each = 8 * q_len * std::int64_t(size_of(dtype));
+    const std::int64_t of_sums = threads * (kMebibyte / 2 + sum * (head_dim + value_dim)) + 8 * 8 * q_len;
+    const std::int64_t wide_query = dtype == Dtype::bf16 ? 4 * q.element_count() : 0;
+    EXPECT_LE(plan_backward(q, k, v, options, {.query = q, .key = k, .value = v}).workspace, of_sums + wide_query);
+    if (dtype != Dtype::bf16) {
+      EXPECT_LE(plan_jvp(q, k, v, tangents, options, {.out = out}).workspace, threads * kMebibyte * 5 / 4);
+      EXPECT_LE(plan_double_backward(q, k, v, tangents, options, {.query = q, .key = k, .value = v}).workspace,
+                of_sums + 2 * each * (2 + value_dim));
+    }
+    const TensorView of_rows = w.view().slice(1, 0, head_dim), square = of_rows.slice(0, 0, head_dim);
+    for (const Score& score :
+         {Score::scaled_dot(), Score::additive(of_rows, of_rows, factor),
+          Score::concat(joined.view().slice(1, 0, 2 * head_dim), factor), Score::bilinear(square)}) {
+      if (dtype == Dtype::f64 && score.w_query()) continue;  // whose scores have parameters in f64
+      options.score = score;
+      EXPECT_LE(plan(q, k, v, options).workspace, threads * kMebibyte);
+    }
+    if (head_dim < 1024 || dtype == Dtype::f64) return;
+    options = {.bias = Bias::shaw(shaw), .threads = threads};
+    EXPECT_LE(plan(q, k, v, options).workspace, threads * kMebibyte + 4 * shaw.element_count());
+  };
   for (const Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16}) {
     for (const auto& [head_dim, value_dim] :
-         {std::pair(16, 16), {64, 64}, {80, 80}, {128, 128}, {256, 256}, {1, 1024}, {1024, 1}, {1024, 1024}}) {
-      SCOPED_TRACE(fmt::format("{}, {}, {}", name_of(dtype), head_dim, value_dim));
-      const auto rows = [&](std::int64_t length, std::int64_t size) {
-        return MutableTensorView(nullptr, dtype, {2, length, size});
-      };
-      const MutableTensorView q = rows(200, head_dim), k = rows(300000, head_dim), v = rows(300000, value_dim);
-      const MutableTensorView out = rows(200, value_dim);
-      const AttentionTangents tangents{.query = q, .key = k, .value = v};
-      const AttentionOptions options{.threads = 1};
-      EXPECT_LE(plan(q, k, v, options).workspace, kMebibyte);
-      const std::int64_t of_sums = kMebibyte / 2 + (dtype == Dtype::f32 ? 6144 : 12288) * (head_dim + value_dim);
-      const std::int64_t wide_query = dtype == Dtype::bf16 ? 4 * q.element_count() : 0;
-      EXPECT_LE(plan_backward(q, k, v, options, {.query = q, .key = k, .value = v}).workspace, of_sums + wide_query);
-      if (dtype != Dtype::bf16) {
-        EXPECT_LE(plan_jvp(q, k, v, tangents, options, {.out = out}).workspace, kMebibyte * 5 / 4);
-        const std::int64_t moved = 2 * 200 * static_cast<std::int64_t>(size_of(dtype)) * (2 + value_dim);
-        EXPECT_LE(plan_double_backward(q, k, v, tangents, options, {.query = q, .key = k, .value = v}).workspace,
-                  of_sums + moved);
+         {std::pair(16, 16), {64, 64}, {80, 80}, {128, 128}, {600, 600}, {1, 1024}, {1024, 1}, {1024, 1024}}) {
+      for (const std::int64_t q_len : {1, 2, 48, 200, 8192}) {
+        for (const int threads : {1, 3, 64}) expect_bounded(dtype, head_dim, value_dim, q_len, threads);
       }
-      if (dtype == Dtype::f64) continue;  // whose scores have parameters in f64
-      const TensorView of_rows = w.view().slice(1, 0, head_dim);
-      EXPECT_LE(plan(q, k, v, {.score = Score::additive(of_rows, of_rows, factor), .threads = 1}).workspace, kMebibyte);
-      if (head_dim < 1024) continue;
-      EXPECT_LE(plan(q, k, v, {.bias = Bias::shaw(shaw), .threads = 1}).workspace,
-                kMebibyte + 4 * shaw.element_count());
     }
+  }
+  for (std::size_t of_each_mask = 0; of_each_mask < std::size(masks); ++of_each_mask) {
+    expect_bounded(Dtype::f32, 64, 64, 1 << 20, 4);
   }
   for (const std::int64_t group : {1, 8, 64, 256}) {
     for (const Dtype dtype : {Dtype::f32, Dtype::f64}) {

@@ -64,18 +64,6 @@ inline SecondGradients double_backward(const MovingArrays& a, const AttentionOpt
   return second;
 }
 
-// Bitwise.
-inline void expect_same(const Moved& a, const Moved& b) {
-  EXPECT_TRUE(same_bits(a.out, b.out)) << "tangent of the output";
-  EXPECT_TRUE(same_bits(a.log_sum_exp, b.log_sum_exp)) << "tangent of log-sum-exp";
-}
-inline void expect_same(const SecondGradients& a, const SecondGradients& b) {
-  EXPECT_TRUE(same_bits(a.query, b.query)) << "gradient of the queries";
-  EXPECT_TRUE(same_bits(a.key, b.key)) << "gradient of the keys";
-  EXPECT_TRUE(same_bits(a.value, b.value)) << "gradient of the values";
-  EXPECT_TRUE(same_bits(a.grad_out, b.grad_out)) << "gradient of grad_out";
-}
-
 // All of these, and the gradients.
 struct Derivatives {
   Gradients first;
@@ -85,12 +73,6 @@ struct Derivatives {
 
 inline Derivatives differentiate(const MovingArrays& a, const AttentionOptions& options = {}) {
   return {backward(a.q, a.k, a.v, a.grad_out, options), jvp(a, options), double_backward(a, options)};
-}
-
-inline void expect_same(const Derivatives& a, const Derivatives& b) {
-  expect_same(a.first, b.first);
-  expect_same(a.moved, b.moved);
-  expect_same(a.second, b.second);
 }
 
 }  // namespace qkv::testing
