@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 import numpy
 
 from . import _qkv
-from .model import Model
+from .model import Model, list_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -112,10 +112,10 @@ class Generator(Model):
         without tokens or with too many, and for options that do not fit.
         """
         single = isinstance(prompts, str)
-        given: Any = _list_of(prompts, "prompts")
+        given: Any = list_of(prompts, "prompts")
         are_texts = bool(given) and isinstance(given[0], str)
         generate = self._core.generate if are_texts else self._core.generate_ids
-        found = generate(given, _list_of(stop_strings), **self._call(options))
+        found = generate(given, list_of(stop_strings), **self._call(options))
         results = [[GeneratedText(**each) for each in best] for best in found]
         chosen: list[Any] = [best[0] for best in results] if options.get("nbest", 1) == 1 else results
         return chosen[0] if single else chosen
@@ -131,7 +131,7 @@ class Generator(Model):
         first that holds it. ValueError for a text with fewer than two tokens.
         """
         single = isinstance(texts, str)
-        found = self._core.score(_list_of(texts), self.threads if threads is None else threads)
+        found = self._core.score(list_of(texts), self.threads if threads is None else threads)
         results = [ScoredText(**each) for each in found]
         return results[0] if single else results
 
@@ -151,7 +151,7 @@ class Generator(Model):
 
         def write() -> None:
             try:
-                self._core.stream(prompt, _list_of(stop_strings), pieces.put, stop, **call)
+                self._core.stream(prompt, list_of(stop_strings), pieces.put, stop, **call)
                 pieces.put(None)
             except BaseException as error:  # raised where the text is read
                 pieces.put(error)
@@ -167,9 +167,3 @@ class Generator(Model):
             stop.request_stop()
             if writer.is_alive():
                 writer.join()
-
-
-def _list_of(texts: Any, name: str = "texts") -> list[Any]:
-    if not isinstance(texts, Iterable):
-        raise TypeError(f"{name} must be a str or a list, got {type(texts).__name__}")
-    return [texts] if isinstance(texts, str) else list(texts)

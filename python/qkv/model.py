@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import _qkv
@@ -80,6 +80,12 @@ class Model(Opened):
     # `options` with the model's own number of threads unless another is given.
     def _with_threads(self, options: Any) -> dict[str, Any]:
         return {**options, "threads": self.threads if options.get("threads") is None else options["threads"]}
+
+
+def list_of(texts: Any, name: str = "texts") -> list[Any]:
+    if not isinstance(texts, Iterable):
+        raise TypeError(f"{name} must be a str or a list, got {type(texts).__name__}")
+    return [texts] if isinstance(texts, str) else list(texts)
 
 
 def shown(what: str) -> Callable[[int, int], None]:

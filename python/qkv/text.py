@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from . import _qkv
-from .model import Model, shown
+from .model import Model, list_of, shown
 from .pictures import ClassProbability
 from .reports import Report
 
@@ -77,10 +77,12 @@ class Reranker(Model):
                 raise ValueError(f"predict: {name}={value!r} is not supported")
         if batch_size < 1:
             raise ValueError(f"predict: batch_size must be 1 or more, got {batch_size}")
+        if not hasattr(inputs, "__len__"):
+            raise TypeError(f"predict: inputs must be a pair of texts or a list of pairs, got {type(inputs).__name__}")
         single = len(inputs) > 0 and isinstance(inputs[0], str)
         pairs: Any = [inputs] if single else inputs
         for number, pair in enumerate(pairs):
-            if isinstance(pair, str) or len(pair) != 2:
+            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
                 raise ValueError(f"predict: inputs[{number}] must be a pair of texts")
         scores = self._core.score(
             [first for first, _ in pairs], [second for _, second in pairs], _score(activation_fn), self.threads, batch_size,
@@ -102,6 +104,7 @@ class Reranker(Model):
         **options: Any,
     ) -> list[dict[str, Any]]:
         """The documents, best first: {"corpus_id", "score"} and, with return_documents, "text". Other options are predict()'s."""
+        documents = list_of(documents, "documents")
         scores = self.predict([(query, document) for document in documents], **options)
         order = sorted(range(len(scores)), key=lambda i: (scores[i] != scores[i], -scores[i]))[:top_k]
         ranked: list[dict[str, Any]] = [{"corpus_id": i, "score": scores[i]} for i in order]
@@ -131,7 +134,7 @@ class Classifier(Model):
     def classify(self, texts: Any, top_k: int | None = 1) -> Any:
         """The top_k most probable classes of a text, in decreasing order, or a list of them for several texts; None: all. A
         text may be a pair, a tuple, which the model reads as one sequence."""
-        given: list[Any] = [texts] if isinstance(texts, str) else list(texts)
+        given = list_of(texts)
         pairs = [each if isinstance(each, tuple) and len(each) == 2 else (each, None) for each in given]
         found = self._core.classify([first for first, _ in pairs], [second for _, second in pairs], top_k, self.threads)
         lists = [[ClassProbability(*each) for each in one] for one in found]

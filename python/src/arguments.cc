@@ -109,7 +109,7 @@ nb::object give_text(const std::string& bytes) {
 
 std::vector<std::string> take_texts(nb::handle object, std::string_view name) {
   if (PyUnicode_Check(object.ptr()) || PyBytes_Check(object.ptr()) || !nb::hasattr(object, "__iter__")) {
-    refuse_type(object, name, "a list of str");
+    refuse_type(object, name, "a str or a list of str");
   }
   std::vector<std::string> texts;
   for (nb::handle item : nb::iter(object)) {

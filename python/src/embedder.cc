@@ -78,7 +78,7 @@ struct Embeddings {
 nb::object embed(const Embedder& embedder, nb::handle texts, nb::handle output, nb::handle threads, nb::handle progress,
                  nb::handle prompt, nb::handle role, nb::handle max_length, nb::handle dimensions,
                  nb::handle normalize) {
-  const std::vector<std::string> all = take_texts(texts, "texts");
+  const std::vector<std::string> all = take_texts(texts, "sentences");
   const auto kind = take_choice<EmbeddingKind>(output, "output", kEmbeddingKinds);
   EmbedOptions options = take_options(prompt, role, max_length, dimensions, normalize);
   options.threads = take_threads(threads);

@@ -107,7 +107,8 @@ def test_encode_does_not_depend_on_the_batch(options):
         (lambda: qkv.Embedder(ROBERTA, precision="low"), ValueError, "precision must be"),
         (lambda: qkv.Embedder(ROBERTA, weights="int8", precision="reduced"), ValueError, "precision: reduced rounds weights to bf16"),
         (lambda: qkv.Embedder(ROBERTA).encode(["a"], precision="int8"), ValueError, "precision"),
-        (lambda: qkv.Embedder(ROBERTA).encode([1]), TypeError, r"texts\[0\]"),
+        (lambda: qkv.Embedder(ROBERTA).encode([1]), TypeError, r"sentences\[0\] must be a str, got int"),
+        (lambda: qkv.Embedder(ROBERTA).encode(3), TypeError, "sentences must be a str or a list of str, got int"),
     ],
 )
 def test_what_does_not_fit(call, error, says):

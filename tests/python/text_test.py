@@ -51,6 +51,18 @@ def test_rank_refuses_by_name(options):
         qkv.text.Reranker(GOLDEN / "rank").predict([["a", "b"], ["a"]])
 
 
+def test_what_is_no_text_is_refused_by_name():
+    ranker, classifier = qkv.text.Reranker(GOLDEN / "rank"), qkv.text.Classifier(GOLDEN / "rank")
+    with pytest.raises(TypeError, match="inputs must be a pair of texts or a list of pairs, got int"):
+        ranker.predict(3)
+    with pytest.raises(ValueError, match=r"inputs\[0\] must be a pair of texts"):
+        ranker.predict([3])
+    with pytest.raises(TypeError, match="documents must be a str or a list, got int"):
+        ranker.rank("a", 3)
+    with pytest.raises(TypeError, match="texts must be a str or a list, got NoneType"):
+        classifier.classify(None)
+
+
 def test_pairs_that_are_done_are_shown(capfd):
     reranker, pairs = qkv.text.Reranker(GOLDEN / "rank"), [["who", "a cat sat"], ["who", "the dog"], ["a", "cat"]]
     scores = reranker.predict(pairs)
