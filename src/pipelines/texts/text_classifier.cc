@@ -31,8 +31,10 @@ Encoding TextClassifier::encode(const TextOrPair& text, std::int64_t* cut) const
     return text.second ? tokenizer().encode_pair(text.text, *text.second, length)
                        : tokenizer().encode(text.text, {.max_length = length});
   };
-  Encoding found = encoded(max_length());
-  if (cut != nullptr) *cut = std::ssize(encoded(0).ids) - std::ssize(found.ids);
+  Encoding found = encoded(0);
+  const std::int64_t longer = std::ssize(found.ids) - static_cast<std::int64_t>(max_length());
+  if (longer > 0) found = encoded(max_length());
+  if (cut != nullptr) *cut = std::max<std::int64_t>(longer, 0);
   return found;
 }
 
