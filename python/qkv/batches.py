@@ -162,7 +162,7 @@ class Embed(_Batches):
     def _values(self, texts: list[str]) -> Any:
         model = self._model()
         if model.kind != "vector":
-            raise ValueError(f"Embed: the folder's embeddings are of kind {model.kind!r}; a column has one vector for each text")
+            raise ValueError(f"Embed: the folder's embeddings are of kind {model.kind!r}; a column has a vector for each text")
         return model.encode(texts, threads=self.threads, **self._given(self._options))
 
     def _arrow(self, values: Any, present: list[bool]) -> pyarrow.Array:

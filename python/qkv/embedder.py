@@ -49,7 +49,8 @@ class Embedder(Model):
 
     The same bits for any other texts in the batch and any number of threads. ``encode`` and ``similarity`` take
     SentenceTransformer's arguments and refuse, by name, those that they do not support; ``fit``, ``transform`` and
-    ``get_params`` make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and options.
+    ``get_params`` make it a transformer of scikit-learn. Any number of threads may use it; it pickles as its folder and
+    options.
     """
 
     _open = _qkv._Embedder

@@ -21,7 +21,8 @@ Prompts = Iterable[str] | Iterable[Iterable[int]]
 
 
 class GenerateOptions(TypedDict, total=False):
-    """Options of a Generator; None follows the folder. With any of temperature, top_k, top_p, min_p and seed, tokens are drawn."""
+    """Options of a Generator; None follows the folder. With any of temperature, top_k, top_p, min_p and seed, tokens are
+    drawn."""
 
     max_new_tokens: int | None
     max_length: int | None  #: with the prompt's tokens
@@ -75,10 +76,11 @@ class GeneratedText:
 
 
 class Generator(Model):
-    """A folder of a decoder-only model: GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 or 3 (text), or a GGUF file.
+    """A folder of a decoder-only model: GPT-2, GPT-NeoX, Llama, Mistral, Phi-3, Qwen2, Qwen3, Gemma 2 or 3 (text), or a GGUF
+    file.
 
-    Its texts have the same bits for any other prompts, chunks and number of
-    threads. Any number of threads may use it; it pickles as its folder and options.
+    Its texts have the same bits for any other prompts, chunks and number of threads. Any number of threads may use it; it
+    pickles as its folder and options.
 
     >>> import qkv
     >>> generator = qkv.Generator("tests/golden/language/llama")
@@ -140,7 +142,9 @@ class Generator(Model):
         call = self._with_threads(options)
         return call if call.get("session") is None else {**call, "session": os.fspath(call["session"])}
 
-    def stream(self, prompt: str, *, stop_strings: str | Iterable[str] = (), **options: Unpack[GenerateOptions]) -> Iterator[str]:
+    def stream(
+        self, prompt: str, *, stop_strings: str | Iterable[str] = (), **options: Unpack[GenerateOptions]
+    ) -> Iterator[str]:
         """The continuation of a prompt, piece by piece as it is generated; options as for generate(), except beams.
 
         Writing ends with the iterator: when it is closed, and with Ctrl-C.

@@ -103,7 +103,7 @@ class Reranker(Model):
         return_documents: bool = False,
         **options: Any,
     ) -> list[dict[str, Any]]:
-        """The documents, best first: {"corpus_id", "score"} and, with return_documents, "text". Other options are predict()'s."""
+        """The documents, best first: {"corpus_id", "score"}, with return_documents "text". Other options are predict()'s."""
         documents = list_of(documents, "documents")
         scores = self.predict([(query, document) for document in documents], **options)
         order = sorted(range(len(scores)), key=lambda i: (scores[i] != scores[i], -scores[i]))[:top_k]
@@ -189,7 +189,9 @@ class Tagger(Model):
     _open = _qkv._Tagger
 
     @overload
-    def tag(self, texts: str, aggregation_strategy: Aggregation = "simple") -> list[TaggedSpan]: ...  # type: ignore[overload-overlap]
+    def tag(  # type: ignore[overload-overlap]  # a str is an iterable of str
+        self, texts: str, aggregation_strategy: Aggregation = "simple"
+    ) -> list[TaggedSpan]: ...
     @overload
     def tag(self, texts: Iterable[str], aggregation_strategy: Aggregation = "simple") -> list[list[TaggedSpan]]: ...
     def tag(self, texts: Any, aggregation_strategy: Aggregation = "simple") -> Any:

@@ -6,6 +6,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "arguments.h"
 
@@ -32,24 +34,28 @@ double layers_operations(const Config& config, double tokens) {
 void run_erased(double operations, const std::function<void()>& work, SecondSignal second);
 
 template <class Work>
-void run_released(double operations, const Work& work, SecondSignal second = SecondSignal::nothing) {
+auto run_released(double operations, const Work& work, SecondSignal second = SecondSignal::nothing) {
   if (operations < kTinyOperations) return work();
-  run_erased(operations, std::cref(work), second);  // a reference needs no memory of its own
+  if constexpr (std::is_void_v<decltype(work())>) {
+    run_erased(operations, std::cref(work), second);  // a reference needs no memory of its own
+  } else {
+    std::optional<decltype(work())> result;
+    const auto keep = [&] { result.emplace(work()); };
+    run_erased(operations, std::cref(keep), second);
+    return *std::move(result);
+  }
 }
-
-// Puts what load() gives, which may take long, into an object of Python.
-template <class Model, class Load>
-void load_released(Model* place, const Load& load) {
-  std::optional<Model> loaded;
-  run_released(kLongOperations, [&] { loaded.emplace(load()); });
-  new (place) Model(*std::move(loaded));
+// The same of work that may be long.
+template <class Work>
+auto run_released(const Work& work) {
+  return run_released(kLongOperations, work);
 }
 
 // __init__: opens the model in a folder.
 template <class Model>
 void load_folder(Model* place, nanobind::handle folder) {
   const std::string path = take_text(folder, "folder");
-  load_released(place, [&] { return Model::load(path); });
+  new (place) Model(run_released([&] { return Model::load(path); }));
 }
 
 }  // namespace qkv::python

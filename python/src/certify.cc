@@ -16,13 +16,9 @@
 namespace qkv::python {
 namespace {
 
-nb::str to_str(const std::string& text) { return nb::str(text.c_str(), text.size()); }
-
 template <class Model>
-nb::str fingerprint_of(const Model& model) {
-  std::string text;
-  run_released(kLongOperations, [&] { text = fingerprint(model); });
-  return to_str(text);
+nb::object fingerprint_of(const Model& model) {
+  return give_text(run_released([&] { return fingerprint(model); }));
 }
 
 template <class... Models>
@@ -36,25 +32,21 @@ bool is_fused() {
 }
 
 nb::list certified() {
-  std::vector<CertifiedCase> found;
-  run_released(kLongOperations, [&] { found = certify(); });
   nb::list cases;
-  for (const CertifiedCase& each : found) {
-    cases.append(nb::make_tuple(to_str(each.name), nb::int_(each.digest), nb::int_(each.expected)));
+  for (const CertifiedCase& each : run_released([] { return certify(); })) {
+    cases.append(nb::make_tuple(give_text(each.name), nb::int_(each.digest), nb::int_(each.expected)));
   }
   return cases;
 }
 
-nb::str certificate_of(nb::handle folder, nb::handle weights) {
+nb::object certificate_of(nb::handle folder, nb::handle weights) {
   const std::string path = take_text(folder, "folder");
   const auto storage = take_choice<WeightStorage>(weights, "weights", kWeightStorages);
-  std::string text;
-  run_released(kLongOperations, [&] { text = certificate(path, storage); });
-  return to_str(text);
+  return give_text(run_released([&] { return certificate(path, storage); }));
 }
 
-nb::str difference_of(nb::handle here, nb::handle expected) {
-  return to_str(difference_of_certificates(take_text(here, "here"), take_text(expected, "expected")));
+nb::object difference_of(nb::handle here, nb::handle expected) {
+  return give_text(difference_of_certificates(take_text(here, "here"), take_text(expected, "expected")));
 }
 
 }  // namespace

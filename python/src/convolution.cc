@@ -9,12 +9,8 @@ namespace {
 
 Conv1dConfig read_convolution(Keywords& keywords) {
   Conv1dConfig config;
-  keywords.read("in_channels", config.in);
-  keywords.read("out_channels", config.out);
-  keywords.read("kernel", config.kernel);
-  keywords.read("dilation", config.dilation);
-  keywords.read("bias", config.bias);
-  keywords.read("causal", config.causal);
+  keywords.read("in_channels", config.in, "out_channels", config.out, "kernel", config.kernel, "dilation",
+                config.dilation, "bias", config.bias, "causal", config.causal);
   return config;
 }
 

@@ -107,9 +107,7 @@ nb::object maxsim_of(nb::handle queries, nb::handle documents, nb::handle thread
   };
   const std::vector<Tensor> own_queries = take(queries, "queries"), own_documents = take(documents, "documents");
   const int count = take_threads(threads);
-  Tensor scores;
-  run_released(kLongOperations, [&] { scores = maxsim(own_queries, own_documents, count); });
-  return give_array(std::move(scores), Kind::numpy);
+  return give_array(run_released([&] { return maxsim(own_queries, own_documents, count); }), Kind::numpy);
 }
 
 std::string_view kind_of(const Embedder& embedder) {
@@ -128,9 +126,7 @@ nb::object fingerprint_of_embedder(const Embedder& embedder, nb::handle max_leng
                                            .dimensions = take_size(dimensions, "truncate_dim")}};
   // As encode() has it.
   if (embedder.kind() == EmbeddingKind::vector) options.embedding.normalize = false;
-  std::string text;
-  run_released(kLongOperations, [&] { text = fingerprint(embedder, options); });
-  return give_text(text);
+  return give_text(run_released([&] { return fingerprint(embedder, options); }));
 }
 
 }  // namespace

@@ -54,14 +54,6 @@ Explained survey(const Explainable& input) {
   return {std::move(found), std::move(title)};
 }
 
-// Runs `make`, which may be long, as run_released() does.
-template <class Make>
-Explained made(const Make& make) {
-  std::optional<Explained> explained;
-  run_released(kLongOperations, [&] { explained = make(); });
-  return std::move(*explained);
-}
-
 template <class Value, class Take>
 std::vector<Value> vector_of(nb::handle given, const Take& take) {
   std::vector<Value> list;
@@ -95,7 +87,7 @@ Explained explain_weights(nb::handle sequences, nb::handle attentions, const std
     layers.push_back(vector_of<std::int64_t>(one[6], whole));
     heads.push_back(vector_of<std::int64_t>(one[7], whole));
   }
-  Explained explained = made([&] {
+  Explained explained = run_released([&] {
     HeadSurvey found = survey_heads(GivenWeights(std::move(all), std::move(given)), {.maps = HeadMapsOptions{}});
     for (HeadSurvey::Entry& entry : found.heads) {
       auto& [layer, head, site] = entry.index;
@@ -110,7 +102,7 @@ Explained explain_weights(nb::handle sequences, nb::handle attentions, const std
 
 Explained explain_text(const Embedder& embedder, nb::handle text) {
   const std::string given = take_text(text, "text");
-  return made([&] {
+  return run_released([&] {
     const Encoding encoding = embedder.tokenizer().encode(given);
     return survey(EncodedText(embedder.model(), encoding));
   });
@@ -118,7 +110,7 @@ Explained explain_text(const Embedder& embedder, nb::handle text) {
 
 Explained explain_translation(const Translator& translator, nb::handle text) {
   const std::string given = take_text(text, "text");
-  return made([&] {
+  return run_released([&] {
     const TranslateOptions options{.split = false};
     return survey(TranslatedText(translator, given, options));
   });
@@ -127,7 +119,7 @@ Explained explain_translation(const Translator& translator, nb::handle text) {
 // The text, and the most probable token behind it.
 Explained explain_written(const Generator& generator, nb::handle text) {
   const std::string given = take_text(text, "text");
-  return made([&] {
+  return run_released([&] {
     std::vector<std::int32_t> ids = generator.tokenizer().encode(given).ids;
     const GeneratorOptions options{.max_new_tokens = 1, .beams = 1, .greedy = true};
     ids.push_back(generator.generate_ids(std::span(&ids, 1), options).front().front().ids.front());
@@ -139,14 +131,15 @@ Explained explain_written(const Generator& generator, nb::handle text) {
 // Explains each output of a head; `make` makes the JudgedText.
 template <class Make>
 nb::list judged(const Make& make) {
-  std::vector<Explained> all;
-  run_released(kLongOperations, [&] {
+  std::vector<Explained> all = run_released([&] {
     const JudgedText text = make();
     const Attentions& attentions = text.attentions();
     const std::vector<std::string>& names = attentions.sequences[measured_sequence(attentions)].tokens;
+    std::vector<Explained> found;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      all.push_back({measure_token(text, static_cast<std::int64_t>(i)), "What " + names[i] + " came from"});
+      found.push_back({measure_token(text, static_cast<std::int64_t>(i)), "What " + names[i] + " came from"});
     }
+    return found;
   });
   nb::list list;
   for (Explained& each : all) list.append(nb::cast(std::move(each)));
@@ -196,10 +189,7 @@ Explained explain_steps(const nb::kwargs& given) {
   }
   if (!any) input = worked_example();
   bool causal = false;
-  keywords.read("heads", input.heads);
-  keywords.read("scale", input.scale);
-  keywords.read("causal", causal);
-  keywords.read("labels", input.labels);
+  keywords.read("heads", input.heads, "scale", input.scale, "causal", causal, "labels", input.labels);
   keywords.finish();
   if (causal) input.causal = Align::top_left;
   if (any) input.title = "Self-attention step by step";
@@ -207,7 +197,7 @@ Explained explain_steps(const nb::kwargs& given) {
     if (to == &input.w_out || to->rank() > 1) continue;
     throw std::invalid_argument(std::string("explain: ") + name + " must be a matrix");
   }
-  return made([&] {
+  return run_released([&] {
     Explanation explanation = explain(input);
     std::string title = explanation.title;
     return Explained{std::move(explanation), std::move(title)};

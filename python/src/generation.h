@@ -11,6 +11,7 @@
 #include "keywords.h"
 #include "qkv/decode/generate.h"
 #include "qkv/matmul.h"
+#include "qkv/pipelines/class_probability.h"
 #include "qkv/text/tokenizer.h"
 
 namespace qkv::python {
@@ -20,10 +21,7 @@ inline std::optional<Sampling> read_sampling(Keywords& keywords, const Sampling&
   std::optional<double> temperature, top_p;
   std::optional<std::int64_t> top_k;
   std::optional<std::uint64_t> seed;
-  keywords.read("temperature", temperature);
-  keywords.read("top_k", top_k);
-  keywords.read("top_p", top_p);
-  keywords.read("seed", seed);
+  keywords.read("temperature", temperature, "top_k", top_k, "top_p", top_p, "seed", seed);
   if (!temperature && !top_k && !top_p && !seed) return std::nullopt;
   Sampling sampling = begin;
   sampling.temperature = temperature.value_or(sampling.temperature);
@@ -36,8 +34,7 @@ inline std::optional<Sampling> read_sampling(Keywords& keywords, const Sampling&
 // The results of `find`, a list of the best for each source, as lists; `convert` makes each result an object.
 template <class Find, class Convert>
 nb::list found_by(const Find& find, const Convert& convert) {
-  decltype(find()) found;
-  run_released(kLongOperations, [&] { found = find(); });
+  auto found = run_released(find);
   nb::list results;
   for (auto& best : found) {
     nb::list list;
@@ -45,6 +42,12 @@ nb::list found_by(const Find& find, const Convert& convert) {
     results.append(list);
   }
   return results;
+}
+
+inline nb::list classes_of(const std::vector<ClassProbability>& found) {
+  nb::list classes;
+  for (const auto& [label, probability] : found) classes.append(nb::make_tuple(give_text(label), probability));
+  return classes;
 }
 
 // How a model's matrices are kept, by `weights` and `precision` as Python says them.
@@ -58,7 +61,7 @@ template <class Model>
 void load_weights(Model* place, nb::handle folder, nb::handle weights, nb::handle precision) {
   const std::string path = take_text(folder, "folder");
   const WeightStorage storage = take_storage(weights, precision);
-  load_released(place, [&] { return Model::load(path, storage); });
+  new (place) Model(run_released([&] { return Model::load(path, storage); }));
 }
 
 // The class of a model in a folder with a tokenizer.

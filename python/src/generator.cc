@@ -32,23 +32,15 @@ GeneratorOptions take_generator_options(const Generator& generator, nb::handle s
   GeneratorOptions options;
   std::optional<double> min_p;
   Keywords keywords("generate", given);
-  keywords.read("max_new_tokens", options.max_new_tokens);
-  keywords.read("max_length", options.max_length);
-  keywords.read("min_p", min_p);
-  keywords.read("greedy", options.greedy);
-  keywords.read("repetition_penalty", options.repetition_penalty);
-  keywords.read("beams", options.beams);
-  keywords.read("length_penalty", options.length_penalty);
-  keywords.read("nbest", options.nbest);
   bool chat = false, raw = false;
-  keywords.read("chat", chat);
-  keywords.read("raw", raw);
+  keywords.read("max_new_tokens", options.max_new_tokens, "max_length", options.max_length, "min_p", min_p, "greedy",
+                options.greedy, "repetition_penalty", options.repetition_penalty, "beams", options.beams,
+                "length_penalty", options.length_penalty, "nbest", options.nbest, "chat", chat, "raw", raw, "chunk",
+                options.chunk, "session", options.session);
   if (chat && raw) throw std::invalid_argument("generate: chat and raw are two forms of a prompt; give one");
   if (chat || raw) options.form = chat ? PromptForm::chat : PromptForm::raw;
-  keywords.read("chunk", options.chunk);
   constexpr std::pair<std::string_view, Drafts> kDrafts[] = {{"none", Drafts::none}, {"lookup", Drafts::lookup}};
   keywords.read("draft", options.drafts, kDrafts);
-  keywords.read("session", options.session);
   constexpr std::pair<std::string_view, Dtype> kCaches[] = {
       {"f32", Dtype::f32}, {"bf16", Dtype::bf16}, {"f16", Dtype::f16}};
   keywords.read("cache", options.cache_type, kCaches);
@@ -93,10 +85,8 @@ nb::list generate_ids(const Generator& generator, nb::handle prompts, nb::handle
 nb::list score_texts(const Generator& generator, nb::handle texts, nb::handle threads) {
   const std::vector<std::string> all = take_texts(texts, "texts");
   const TextScoreOptions options{.threads = take_threads(threads)};
-  std::vector<ScoredText> scored;
-  run_released(kLongOperations, [&] { scored = generator.score(all, options); });
   nb::list results;
-  for (const ScoredText& one : scored) {
+  for (const ScoredText& one : run_released([&] { return generator.score(all, options); })) {
     nb::list log_probabilities, ranks;
     for (const TokenScore& token : one.tokens) {
       log_probabilities.append(token.log_probability);
@@ -118,7 +108,7 @@ void stream(const Generator& generator, const std::string& prompt, nb::handle st
     const nb::gil_scoped_acquire lock;
     on_text(nb::str(text.data(), text.size()));
   };
-  run_released(kLongOperations, [&] { generator.generate(prompt, options); });
+  run_released([&] { generator.generate(prompt, options); });
 }
 
 }  // namespace

@@ -10,12 +10,9 @@ namespace {
 
 MultiHeadAttentionConfig read_config(Keywords& keywords) {
   MultiHeadAttentionConfig config;
-  keywords.read("model_dim", config.model_dim);
-  keywords.read("key_input_dim", config.key_input_dim);
-  keywords.read("value_input_dim", config.value_input_dim);
-  keywords.read("out_dim", config.out_dim);
-  keywords.read("bias_kv", config.bias_kv);
-  keywords.read("zero_attention", config.zero_attention);
+  keywords.read("model_dim", config.model_dim, "key_input_dim", config.key_input_dim, "value_input_dim",
+                config.value_input_dim, "out_dim", config.out_dim, "bias_kv", config.bias_kv, "zero_attention",
+                config.zero_attention);
   keywords.read(
       "scheme", config.scheme,
       {{"packed", HeadScheme::packed}, {"per_head", HeadScheme::per_head}, {"two_stage", HeadScheme::two_stage}});
@@ -68,12 +65,10 @@ nb::object forward_heads(nb::handle self, nb::handle query, nb::handle key, nb::
   }
   Keywords keywords("MultiHeadAttention", given);
   bool need_weights = false, average_weights = true;
-  keywords.read("mask", call->options.mask);
-  keywords.read("bias", call->options.bias);
+  keywords.read("mask", call->options.mask, "bias", call->options.bias, "need_weights", need_weights, "average_weights",
+                average_weights);
   keywords.read_offsets("offsets_query", call->offsets[0]);
   keywords.read_offsets("offsets_key", call->offsets[1]);
-  keywords.read("need_weights", need_weights);
-  keywords.read("average_weights", average_weights);
   keywords.read_dropout(call->dropout);
   call->finish(keywords);
   call->options.threads = call->threads;

@@ -108,10 +108,7 @@ CallOptions take_options(Keywords& keywords) {
   CallOptions call{.options = {.score = Score::scaled_dot()}};
   AttentionOptions& options = call.options;
   // The most frequent ones first: a look-up is a share of a small call, and nothing is looked up after the last.
-  keywords.read("mask", options.mask);
-  keywords.read("bias", options.bias);
-  keywords.read("scale", options.scale);
-  keywords.read("soft_cap", options.soft_cap);
+  keywords.read("mask", options.mask, "bias", options.bias, "scale", options.scale, "soft_cap", options.soft_cap);
   keywords.read_floats("sinks", options.sinks);
   keywords.read_threads(options.threads);
   keywords.read("score", options.score);

@@ -34,6 +34,12 @@ class Keywords {
     takes_masks_ |= std::is_same_v<Value, Mask>;
     if (const nb::handle value = take(name); value.is_valid()) set(to, value, name);
   }
+  // Several, each a name and its place.
+  template <class Value, class... Rest>
+  void read(const char* name, Value& to, const char* next, Rest&... rest) {
+    read(name, to);
+    read(next, rest...);
+  }
   void read_threads(int& to);
   void read_integers(const char* name, TensorView& to);
   void read_floats(const char* name, TensorView& to);

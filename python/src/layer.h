@@ -103,18 +103,15 @@ std::vector<TensorView> take_gradients(nb::handle grad_out, std::size_t count, s
 template <class Call, class Forward, class Backward>
 nb::object run_layer(nb::handle self, const std::shared_ptr<Call>& call, double operations, const Forward& forward,
                      const Backward& backward, std::size_t outputs = 1) {
-  std::vector<Tensor> results;
-  run_released(operations, [&] { results = forward(*call); });
   const Kind kind = call->arrays.front().kind;
-  nb::object given = give_results(std::move(results), kind, outputs > 1);
+  nb::object given = give_results(run_released(operations, [&] { return forward(*call); }), kind, outputs > 1);
   if (!call->save) return given;
-  return nb::make_tuple(given, Saved{nb::borrow(self), [=](nb::handle grad_out) -> nb::object {
-                                       std::vector<Array> arrays;
-                                       const auto views = take_gradients(grad_out, outputs, arrays);
-                                       std::vector<Tensor> gradients;
-                                       run_released(3 * operations, [&] { gradients = backward(*call, views); });
-                                       return give_results(std::move(gradients), kind, true);
-                                     }});
+  const auto run_backward = [=](nb::handle grad_out) -> nb::object {
+    std::vector<Array> arrays;
+    const auto views = take_gradients(grad_out, outputs, arrays);
+    return give_results(run_released(3 * operations, [&] { return backward(*call, views); }), kind, true);
+  };
+  return nb::make_tuple(given, Saved{nb::borrow(self), run_backward});
 }
 
 // A class of layers: `read` fills the config from keywords.

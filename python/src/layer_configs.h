@@ -9,19 +9,13 @@ namespace qkv::python {
 // For MultiHeadAttentionConfig and TransformerLayerConfig.
 template <class Config>
 void read_heads(Keywords& keywords, Config& config) {
-  keywords.read("heads", config.heads);
-  keywords.read("kv_heads", config.kv_heads);
-  keywords.read("head_dim", config.head_dim);
-  keywords.read("bias", config.bias);
-  keywords.read("scale", config.scale);
-  keywords.read("soft_cap", config.soft_cap);
   std::optional<double> base;
+  std::optional<std::array<std::int64_t, 2>> window;
+  keywords.read("heads", config.heads, "kv_heads", config.kv_heads, "head_dim", config.head_dim, "bias", config.bias,
+                "scale", config.scale, "soft_cap", config.soft_cap, "rotary_base", base, "window", window);
   RotaryPairs pairs = RotaryPairs::halves;
-  keywords.read("rotary_base", base);
   keywords.read("rotary_pairs", pairs, {{"halves", RotaryPairs::halves}, {"neighbours", RotaryPairs::neighbours}});
   if (base) config.rotary = RotaryConfig{.base = *base, .pairs = pairs};
-  std::optional<std::array<std::int64_t, 2>> window;
-  keywords.read("window", window);
   if (window) config.window = AttentionWindow{.left = (*window)[0], .right = (*window)[1]};
 }
 

@@ -12,10 +12,7 @@ double operations_of(const TensorView& pictures) { return 1000 * static_cast<dou
 
 PatchEmbeddingConfig read_patches(Keywords& keywords) {
   PatchEmbeddingConfig config;
-  keywords.read("dim", config.dim);
-  keywords.read("patch", config.patch);
-  keywords.read("grid", config.grid);
-  keywords.read("channels", config.channels);
+  keywords.read("dim", config.dim, "patch", config.patch, "grid", config.grid, "channels", config.channels);
   return config;
 }
 

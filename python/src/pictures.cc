@@ -7,6 +7,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "calls.h"
+#include "generation.h"
 #include "qkv/pipelines/picture_classifier.h"
 
 namespace qkv::python {
@@ -26,9 +27,8 @@ template <auto kRun>
 nb::object run_model(const Vit& model, nb::handle pictures, nb::handle threads) {
   const Array array = take_floats(pictures, "pictures");
   VitOptions options{.threads = take_threads(threads)};
-  Tensor out;
-  run_released(operations_of(model, array.view), [&] { out = (model.*kRun)(array.view, options, nullptr); });
-  return give_array(std::move(out), array.kind);
+  const auto run = [&] { return (model.*kRun)(array.view, options, nullptr); };
+  return give_array(run_released(operations_of(model, array.view), run), array.kind);
 }
 
 Array take_picture(nb::handle picture, const char* rule) {
@@ -47,13 +47,8 @@ nb::list classify(const PictureClassifier& classifier, nb::handle picture, nb::h
   }
   const std::int64_t count = take_whole(top, "top");
   VitOptions options{.threads = take_threads(threads)};
-  std::vector<ClassProbability> found;
-  run_released(kLongOperations,
-               [&] { found = classifier.classify(array.view ? array.view : read.view(), count, options); });
-  nb::list classes;
-  for (const auto& [label, probability] : found)
-    classes.append(nb::make_tuple(nb::str(label.data(), label.size()), probability));
-  return classes;
+  return classes_of(
+      run_released([&] { return classifier.classify(array.view ? array.view : read.view(), count, options); }));
 }
 
 }  // namespace

@@ -26,12 +26,11 @@ nb::object verify(nb::handle query, nb::handle key, nb::handle value, nb::handle
   std::int64_t rows = 64;
   std::optional<std::uint64_t> seed;
   Keywords keywords("verify", given);
-  keywords.read("rows", rows);
-  keywords.read("rows_seed", seed);
+  keywords.read("rows", rows, "rows_seed", seed);
   const CallOptions call = take_options(keywords);
-  AttentionReceipt receipt;
-  run_released(4 * static_cast<double>(rows) * static_cast<double>(k.view.element_count()), [&] {
-    receipt = verify_attention(q.view, k.view, v.view, output.view, call.options, rows, seed.value_or(1));
+  const double operations = 4 * static_cast<double>(rows) * static_cast<double>(k.view.element_count());
+  const AttentionReceipt receipt = run_released(operations, [&] {
+    return verify_attention(q.view, k.view, v.view, output.view, call.options, rows, seed.value_or(1));
   });
   return result_of("Receipt")(receipt.rows, receipt.worst_error, receipt.largest_value, receipt.sequence, receipt.head,
                               receipt.query);

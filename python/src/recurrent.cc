@@ -18,11 +18,8 @@ struct RecurrentOf : Recurrent {
 template <RecurrentCell kUsual>
 RecurrentConfig read_config(Keywords& keywords) {
   RecurrentConfig config{.cell = kUsual};
-  keywords.read("input_size", config.in);
-  keywords.read("hidden", config.hidden);
-  keywords.read("layers", config.layers);
-  keywords.read("directions", config.directions);
-  keywords.read("bias", config.bias);
+  keywords.read("input_size", config.in, "hidden", config.hidden, "layers", config.layers, "directions",
+                config.directions, "bias", config.bias);
   if constexpr (kUsual == RecurrentCell::rnn_tanh) {
     keywords.read("activation", config.cell, {{"tanh", RecurrentCell::rnn_tanh}, {"relu", RecurrentCell::rnn_relu}});
   }

@@ -30,9 +30,7 @@ nb::object forward_tokens(const TextEncoder& encoder, nb::handle ids, nb::handle
                          .offsets = offsets_of(take_whole_numbers(lengths, "lengths"))};
   const double operations = layers_operations(encoder.config(), static_cast<double>(batch.ids.size()));
   const int count = take_threads(threads);
-  Tensor hidden;
-  run_released(operations, [&] { hidden = encoder.forward(batch, {.threads = count}); });
-  return give_array(std::move(hidden), Kind::numpy);
+  return give_array(run_released(operations, [&] { return encoder.forward(batch, {.threads = count}); }), Kind::numpy);
 }
 
 }  // namespace

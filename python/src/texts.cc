@@ -15,12 +15,6 @@
 namespace qkv::python {
 namespace {
 
-nb::list classes_of(const std::vector<ClassProbability>& found) {
-  nb::list classes;
-  for (const auto& [label, probability] : found) classes.append(nb::make_tuple(give_text(label), probability));
-  return classes;
-}
-
 nb::list lists_of(const std::vector<std::vector<ClassProbability>>& found) {
   nb::list lists;
   for (const std::vector<ClassProbability>& each : found) lists.append(classes_of(each));
@@ -47,8 +41,7 @@ nb::object score_pairs(const Reranker& reranker, nb::handle queries, nb::handle 
   Tensor scores = Tensor::uninitialized({std::ssize(pairs)});
   for (std::size_t begin = 0; begin < pairs.size();) {
     const std::span part = std::span(pairs).subspan(begin, std::min(most, pairs.size() - begin));
-    run_released(kLongOperations,
-                 [&] { std::ranges::copy(reranker.score(part, options), scores.data<float>() + begin); });
+    run_released([&] { std::ranges::copy(reranker.score(part, options), scores.data<float>() + begin); });
     begin += part.size();
     if (!progress.is_none()) progress(begin, pairs.size());
   }
@@ -67,26 +60,21 @@ nb::list classify_texts(const TextClassifier& classifier, nb::handle texts, nb::
   }
   const std::int64_t count = top.is_none() ? classifier.model().config().outputs : take_whole(top, "top_k");
   const TextEncoderOptions options{.threads = take_threads(threads)};
-  std::vector<std::vector<ClassProbability>> found;
-  run_released(kLongOperations, [&] { found = classifier.classify(std::span<const TextOrPair>(all), count, options); });
-  return lists_of(found);
+  return lists_of(run_released([&] { return classifier.classify(std::span<const TextOrPair>(all), count, options); }));
 }
 
 nb::list fill_masks(const FillMask& model, nb::handle text, nb::handle top, nb::handle threads) {
   const std::string masked = take_text(text, "text");
   const std::int64_t count = take_whole(top, "top_k");
   const TextEncoderOptions options{.threads = take_threads(threads)};
-  std::vector<std::vector<ClassProbability>> found;
-  run_released(kLongOperations, [&] { found = model.fill(masked, count, options); });
-  return lists_of(found);
+  return lists_of(run_released([&] { return model.fill(masked, count, options); }));
 }
 
 nb::list tag_texts(const Tagger& tagger, nb::handle texts, nb::handle aggregation, nb::handle threads) {
   const std::vector<std::string> all = take_texts(texts, "texts");
   const TagOptions options{.aggregation = take_choice(aggregation, "aggregation_strategy", kAggregations),
                            .threads = take_threads(threads)};
-  std::vector<std::vector<TaggedSpan>> found;
-  run_released(kLongOperations, [&] { found = tagger.tag(all, options); });
+  const auto found = run_released([&] { return tagger.tag(all, options); });
   nb::list lists;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const CharacterSpans characters(all[i]);
@@ -115,11 +103,9 @@ nb::list answer_question(const QuestionAnswerer& answerer, nb::handle question, 
       .handle_impossible_answer = take_flag(handle_impossible_answer, "handle_impossible_answer"),
       .align_to_words = take_flag(align_to_words, "align_to_words"),
       .threads = take_threads(threads)};
-  std::vector<Answer> found;
-  run_released(kLongOperations, [&] { found = answerer.answer(asked, given, options); });
   const CharacterSpans characters(given);
   nb::list answers;
-  for (const auto& [text, score, span] : found) {
+  for (const auto& [text, score, span] : run_released([&] { return answerer.answer(asked, given, options); })) {
     const TextSpan counted = characters.of(span);
     answers.append(nb::make_tuple(give_text(text), score, counted.begin, counted.end));
   }

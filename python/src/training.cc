@@ -41,13 +41,13 @@ class Teller {
 
   // Runs `work`, which a signal stops, or what the function raised.
   template <class Work>
-  void run(const Work& work) {
+  auto run(const Work& work) {
     try {
       const auto scoped = [&] {
         const StopScope scope(stop_.get_token());
-        work();
+        return work();
       };
-      run_released(kLongOperations, scoped, SecondSignal::ends_the_process);
+      return run_released(kLongOperations, scoped, SecondSignal::ends_the_process);
     } catch (...) {
       if (raised_) throw std::move(*raised_);
       throw;
@@ -109,25 +109,19 @@ nb::dict train_from_files(nb::handle config, nb::handle train, nb::handle valid,
   keywords.read("change", change);
   const TrainedKind kind = trained_kind(files.config);
   if (kind == TrainedKind::translator) {
-    keywords.read("target_tokenizer", files.target_tokenizer);
-    keywords.read("skip_bad", skip_bad);
+    keywords.read("target_tokenizer", files.target_tokenizer, "skip_bad", skip_bad);
   }
   if (kind == TrainedKind::translator || kind == TrainedKind::language) keywords.read("tokenizer", files.tokenizer);
   if (kind != TrainedKind::pictures) {
-    keywords.read("start_from", files.from);
-    keywords.read("exact_text", files.lines.exact);
-    keywords.read("replace_invalid", files.lines.replace_invalid);
+    keywords.read("start_from", files.from, "exact_text", files.lines.exact, "replace_invalid",
+                  files.lines.replace_invalid);
   }
   keywords.finish();
   if (skip_bad) files.bad_lines = BadLines::leave_out;
   Teller teller(progress);
   Observer observer(teller);
-  TrainingResult result;
-  teller.run([&] {
-    const TrainingOptions options{.observer = &observer, .change = change};
-    result = train_files(files, options);
-  });
-  return result_of_training(result);
+  const TrainingOptions options{.observer = &observer, .change = change};
+  return result_of_training(teller.run([&] { return train_files(files, options); }));
 }
 
 std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs& given) {
@@ -136,10 +130,7 @@ std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs
   Keywords keywords("compare", given);
   std::optional<std::uint64_t> seed;
   bool quick = false;
-  keywords.read("tasks", options.tasks);
-  keywords.read("models", options.models);
-  keywords.read("seed", seed);
-  keywords.read("quick", quick);
+  keywords.read("tasks", options.tasks, "models", options.models, "seed", seed, "quick", quick);
   keywords.finish();
   if (seed) options.seed = *seed;
   options.effort = quick ? CompareEffort::quick : CompareEffort::full;
@@ -147,9 +138,7 @@ std::string compare_models(nb::handle out, nb::handle progress, const nb::kwargs
   Teller teller(progress);
   Observer observer(teller);
   options.observer = &observer;
-  Comparison comparison;
-  teller.run([&] { comparison = compare(options, folder); });
-  return to_json(comparison);
+  return to_json(teller.run([&] { return compare(options, folder); }));
 }
 
 }  // namespace

@@ -18,13 +18,9 @@ TranslateOptions take_translate_options(const nb::kwargs& given) {
   TranslateOptions options;
   std::optional<std::uint64_t> line;
   Keywords keywords("translate", given);
-  keywords.read("nbest", options.nbest);
-  keywords.read("split", options.split);
+  keywords.read("nbest", options.nbest, "split", options.split, "line", line, "beams", options.beams, "max_length",
+                options.max_length, "length_penalty", options.length_penalty);
   keywords.read_threads(options.threads);
-  keywords.read("line", line);
-  keywords.read("beams", options.beams);
-  keywords.read("max_length", options.max_length);
-  keywords.read("length_penalty", options.length_penalty);
   options.sampling = read_sampling(keywords, {});
   keywords.finish();
   options.stream.line = line.value_or(0);
