@@ -42,26 +42,13 @@ const auto& opened_for(const qkv_model* model, const char* subject) {
   return *pipeline;
 }
 
-std::unique_ptr<qkv_model> load(const std::string& name, int task, WeightStorage storage) {
-  const auto model = [](auto pipeline) { return std::make_unique<qkv_model>(qkv_model{std::move(pipeline)}); };
-  if (task == QKV_GENERATE) return model(Generator::load(find_language_model(name), storage));
-  const std::string folder = find_model(name);
-  switch (task) {
-    case QKV_EMBED:
-      return model(Embedder::load(folder, storage));
-    case QKV_RANK:
-      return model(Reranker::load(folder, storage));
-    case QKV_CLASSIFY:
-      return model(TextClassifier::load(folder, storage));
-    case QKV_TRANSLATE:
-      return model(Translator::load(folder, storage));
-    case QKV_TAG:
-      return model(Tagger::load(folder, storage));
-    case QKV_ANSWER:
-      return model(QuestionAnswerer::load(folder, storage));
-    default:
-      return model(FillMask::load(folder, storage));
+template <std::size_t kTask = 0>
+std::unique_ptr<qkv_model> load(const std::string& folder, std::size_t task, WeightStorage storage) {
+  if constexpr (kTask + 1 < std::size(kTasks)) {
+    if (task != kTask) return load<kTask + 1>(folder, task, storage);
   }
+  using Pipeline = std::variant_alternative_t<kTask, decltype(qkv_model::is)>;
+  return std::make_unique<qkv_model>(qkv_model{Pipeline::load(folder, storage)});
 }
 
 qkv_label* block_of(const std::vector<ClassProbability>& labels) {
@@ -150,7 +137,8 @@ int qkv_open(const char* folder, int task, int storage, qkv_model** model) {
     const std::string name = &given(folder, kSubject, "folder");
     one_of(task, std::size(kTasks), kSubject, "task");
     one_of(storage, std::size(kStorages), kSubject, "storage");
-    opened = load(name, task, kStorages[storage]).release();
+    const std::string path = task == QKV_GENERATE ? find_language_model(name) : find_model(name);
+    opened = load(path, static_cast<std::size_t>(task), kStorages[storage]).release();
   });
 }
 
