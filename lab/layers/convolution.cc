@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/float_environment.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/visit_dtype.h"
@@ -259,6 +260,7 @@ Tensor Conv1d::forward(const Sequences& x, int threads) const {
 }
 
 void Conv1d::backward(const Sequences& x, const TensorView& grad_out, const MutableTensorView& grad_x, int threads) {
+  const FloatEnvironment environment;
   const Windows windows(*this, x);
   const Dtype dtype = weight_.value.dtype();
   check_type("the input", x.rows.dtype(), dtype);

@@ -1,5 +1,6 @@
 // What every layer is asked: gradients are slopes, parameters are listed and written, threads change no bit, what comes
 // beside a sequence does not either, work ends where it is asked to; and what torch gives.
+#include "host_environment.h"
 #include "layers/asked_layer.h"
 #include "layers/golden_file.h"
 #include "layers/stack/layer_reference.h"
@@ -119,8 +120,8 @@ class LargeLayer : public ::testing::TestWithParam<LargeRow> {
   }
 
   // All that comes of one training.
-  static std::vector<Tensor> results(int threads) {
-    const auto layer = make(large({.p = 0.2, .seed = 4}));
+  static std::vector<Tensor> results(int threads) { return results(make(large({.p = 0.2, .seed = 4})), threads); }
+  static std::vector<Tensor> results(const std::unique_ptr<AskedLayer>& layer, int threads) {
     const Training done(*layer, threads);
     std::vector<Tensor> all = done.out;
     all.insert(all.end(), done.grad_in.begin(), done.grad_in.end());
@@ -140,6 +141,28 @@ TEST_P(LargeLayer, HasTheSameBitsOnAnyThreads) {
     for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(same_bits(many[i], one[i])) << threads << ", " << i;
   }
 }
+
+#if defined(__x86_64__) || defined(__aarch64__)
+// Of inputs that are all subnormal, and without biases: where these numbers count as 0, so does every output.
+TEST_P(LargeLayer, HasTheSameBitsWhereTheHostFlushes) {
+  const auto make_subnormal = [] {
+    auto layer = make(large({}));
+    layer->update([](const std::string& name, Parameter& own) {
+      if (name.ends_with("bias")) own.value = Tensor::zeros(own.value.shape(), own.value.dtype());
+    });
+    for (Tensor& input : layer->inputs) {
+      if (input.dtype() != Dtype::f32) continue;
+      for (std::int64_t i = 0; i < input.element_count(); ++i) input.data<float>()[i] *= 1e-39f;
+    }
+    return layer;
+  };
+  const auto other = make_subnormal();
+  const std::vector<Tensor> wanted = results(make_subnormal(), 1);
+  const HostEnvironment host(HostEnvironment::Kind::flushes);
+  const std::vector<Tensor> got = results(other, 1);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(same_bits(got[i], wanted[i])) << i;
+}
+#endif
 
 // A sequence of NaN among others is NaN in all of its results, and in no other.
 TEST_P(LargeLayer, GivesASequenceWhatItGivesItAlone) {
