@@ -59,6 +59,23 @@ TEST(Mask, IsAnInterval) {
        [] { Mask::dilated(1, -2, 2); }, [] { Mask::dilated(1, 1, 0); }, [] { Mask::dilated(1, 1, -3); }});
 }
 
+TEST(Mask, KeepsAllParts) {
+  const Tensor lengths = Tensor::zeros({2}, Dtype::i64), visible = Tensor::zeros({3, 4}, Dtype::boolean);
+  const Mask mask = Mask::lengths(lengths) & Mask::boolean(visible) & Mask::boolean(visible);
+  const Mask all = Mask::documents(lengths) & (mask & Mask::documents(lengths, visible)) & Mask::lengths(lengths);
+  const std::tuple<MaskKind, Dims, Dims> wanted[] = {
+      {MaskKind::documents, {2}, {2}}, {MaskKind::lengths, {2}, {}},       {MaskKind::boolean, {3, 4}, {}},
+      {MaskKind::boolean, {3, 4}, {}}, {MaskKind::documents, {2}, {3, 4}}, {MaskKind::lengths, {2}, {}}};
+  ASSERT_EQ(all.parts().size(), std::size(wanted));
+  for (std::size_t n = 0; n < std::size(wanted); ++n) {
+    const Mask::Part& part = all.parts()[n];
+    EXPECT_EQ(std::tuple(part.kind, part.arrays[0].shape(), part.arrays[1].shape()), wanted[n]) << n;
+  }
+  const Tensor counts = Tensor::zeros({2}, Dtype::i32);
+  EXPECT_EQ(Mask::prefix(counts).align(), std::nullopt);
+  EXPECT_EQ(Mask::prefix(counts, kBottom).align(), kBottom);
+}
+
 // Every block of a mask [planes, queries, keys], element by element.
 void expect_blocks(const TensorView& mask, int threads) {
   const BooleanBlocks blocks(mask, threads);
@@ -118,6 +135,21 @@ TEST(BooleanBlocks, AreMadeOnceAndShared) {
   EXPECT_TRUE(compiled.is_compiled());
   EXPECT_EQ(compiled.compiled().parts()[1].blocks, compiled.parts()[1].blocks);
   EXPECT_FALSE((compiled & Mask::boolean(visible)).is_compiled());
+}
+
+TEST(Bias, SumKeepsEveryPart) {
+  const Tensor values = Tensor::zeros({3, 4}), slopes = Tensor::zeros({2});
+  EXPECT_TRUE(Bias().empty());
+  EXPECT_FALSE(Bias::view(values).empty() || Bias::alibi(slopes).empty());
+  const Bias bias = Bias::view(values) + Bias::alibi(slopes) + Bias::view(values);
+  ASSERT_EQ(bias.views().size(), 2u);
+  EXPECT_EQ(bias.views()[1].shape(), (Dims{3, 4}));
+  ASSERT_EQ(bias.alibi_slopes().size(), 1u);
+  EXPECT_EQ(bias.alibi_slopes()[0].shape(), (Dims{2}));
+  const Bias table = Bias::clipped(values), tables = table + (bias + table);
+  EXPECT_FALSE(table.empty());
+  ASSERT_EQ(tables.tables().size(), 2u);
+  EXPECT_EQ(tables.tables()[1].values().shape(), (Dims{3, 4}));
 }
 
 const Tensor kHiddenByFour = Tensor::zeros({3, 4}), kHiddenByFive = Tensor::zeros({3, 5}), kHidden = Tensor::zeros({3});
