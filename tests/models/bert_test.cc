@@ -35,21 +35,6 @@ TEST_P(EncoderKinds, AgreeWithTransformers) {
   }
 }
 
-TEST(TextEncoder, ASequenceIsAsAloneOnAnyNumberOfThreads) {
-  const TextEncoder model = TextEncoder::load(kTiny);
-  const TokenBatch all = golden_tokens();
-  const Tensor out = model.forward(all, {.threads = 1});
-  EXPECT_TRUE(same_bits(model.forward(all, {.threads = 4}), out));
-  const auto* offsets = all.offsets.data<std::int32_t>();
-  for (std::int64_t b = 0; b < all.batch(); ++b) {
-    const std::int32_t begin = offsets[b], end = offsets[b + 1];
-    const TokenBatch one{{all.ids.begin() + begin, all.ids.begin() + end},
-                         {all.types.begin() + begin, all.types.begin() + end},
-                         offsets_for({end - begin})};
-    EXPECT_TRUE(same_bits(model.forward(one), out.view().slice(0, begin, end)));
-  }
-}
-
 TEST(TextEncoder, NamesMayLackThePrefix) {
   const GoldenCopy folder("bert/tiny");
   SafeTensors renamed;

@@ -79,7 +79,8 @@ void expect_answers(const Keys& keys, std::initializer_list<const ChangedKeys*> 
       continue;
     }
     const std::string message = test::message_of<std::invalid_argument>(train);
-    const char* const reason = answer == Answer::another ? "belongs to another training (" : "other settings (";
+    const std::string reason =
+        answer == Answer::another ? "belongs to another training (" : "other settings (" + std::string(key.name);
     EXPECT_NE(message.find(reason), std::string::npos) << name << ": " << message;
   }
 }
