@@ -187,30 +187,6 @@ TEST(KeyValueCacheRows, AnEmptyCacheHasNoKeys) {
   EXPECT_EQ(cache.batch(), 0);
 }
 
-// Five keys before three queries: without an alignment of its own a mask means the positions behind the cache.
-TEST(KeyValueCacheRows, MasksWithoutAnAlignmentAdapt) {
-  Random random(1);
-  const Tensor k = normal(random, {2, kKvHeads, 8, kSize}), v = normal(random, {2, kKvHeads, 8, kValueSize});
-  const Tensor q = normal(random, {2, kHeads, 3, kSize}), counts = Tensor::of<std::int32_t>({2}, {6, 7});
-  KeyValueCache cache = cache_of(2);
-  cache.append(k, v);
-  const auto over_cache = [&](const Mask& mask) {
-    Tensor out = Tensor::zeros({2, kHeads, 3, kValueSize});
-    attention(q, cache, out, {.mask = mask});
-    return out;
-  };
-  const auto expect_means = [&](const Mask& mask, const Mask& aligned) {
-    Tensor expected = Tensor::zeros({2, kHeads, 3, kValueSize});
-    attention(q, k, v, expected, {.mask = aligned});
-    EXPECT_TRUE(testing::same_bits(over_cache(mask), expected));
-    EXPECT_FALSE(testing::same_bits(over_cache(mask), over_cache(Mask())));
-  };
-  constexpr Align kEnd = Align::bottom_right;
-  expect_means(Mask::causal(), Mask::causal(kEnd));
-  expect_means(Mask::causal() & Mask::window(2, 0), Mask::causal(kEnd) & Mask::window(2, 0));
-  expect_means(Mask::prefix(counts), Mask::prefix(counts, kEnd));
-}
-
 TEST(KeyValueCacheRows, Refused) {
   KeyValueCache cache = cache_of(2);
   const Tensor k = testing::filled({2, kKvHeads, 3, kSize}, 1), v = testing::filled({2, kKvHeads, 3, kValueSize}, 1);
