@@ -6,33 +6,15 @@ namespace {
 
 std::string default_of(const KeyWords& key) { return key.otherwise.empty() ? "required" : key.otherwise; }
 
-// Words in lines of at most `width`, each behind `indent`.
-std::string wrapped(const std::string& text, std::size_t width, const std::string& indent) {
-  std::string lines, line;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    if (!line.empty() && indent.size() + line.size() + 1 + word.size() > width) {
-      lines += indent + line + '\n';
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
-    begin = end + 1;
-  }
-  return lines + indent + line + '\n';
-}
-
 }  // namespace
 
 std::string keys_text(const std::vector<KeyWords>& keys) {
-  constexpr std::size_t kColumns = 98;
   std::string text, section;
   for (const KeyWords& key : keys) {
     if (key.section != section) text += fmt::format("\n\"{}\"\n", key.section);
     section = key.section;
     const std::string unit = key.unit == "-" ? "" : " (" + key.unit + ")";
-    text += wrapped(fmt::format("{:<16} {}{}; {}", key.name, key.type, unit, default_of(key)), kColumns, "  ");
-    text += wrapped(key.meaning, kColumns, std::string(6, ' '));
+    text += fmt::format("  {:<16} {}{}; {}\n      {}\n", key.name, key.type, unit, default_of(key), key.meaning);
   }
   return text;
 }
