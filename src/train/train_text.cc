@@ -275,7 +275,9 @@ TrainingResult train_sentences(const TrainTextFiles& files, const TrainingOption
   TrainedSentences trained(model, config);
   return texts.run(trained, train_examples, valid_examples, config,
                    {{"pooling", config.pooling == SentencePooling::mean ? "mean" : "first"}},
-                   {{"temperature", fmt::format("{}", config.temperature)}, {"chunk", fmt::format("{}", config.chunk)}},
+                   {{"temperature", fmt::format("{}", config.temperature)},
+                    {"chunk", fmt::format("{}", config.chunk)},
+                    {"lengths in a batch", "any"}},  // they were alike
                    [&] { model.save(files.out, files.from, texts.length(), config.dtype); });
 }
 

@@ -5,6 +5,7 @@
 #include "qkv/train/train_classifier.h"
 #include "qkv/train/train_files.h"
 #include "qkv/train/train_translator.h"
+#include "train/checkpoints.h"
 #include "train/config/classifier_config.h"
 #include "train/config/language_config.h"
 #include "train/config/sentence_config.h"
@@ -185,6 +186,12 @@ TEST(Resuming, ATrainingOnPairsThatBelongTogetherWithEachKeyChanged) {
       {"training.batch", {5, Answer::change}},         {"training.chunk", {2, Answer::change}},
       {"training.temperature", {0.1, Answer::change}}, {"training.max_length", {3, Answer::another}}};
   expect_answers(training::sentence_keys().keys, {&own, &kOfTraining}, config, folder, [&] { train_files(files); });
+
+  // Of before, when texts of a batch had like lengths.
+  const training::RunIdentity now = training::read_state(folder / "finished/checkpoints/step-000000012").identity;
+  training::RunIdentity before = now;
+  EXPECT_EQ(before.settings.erase("lengths in a batch"), 1u);
+  EXPECT_EQ(to_text(training::changes_of(before, now, 12, "")), "lengths in a batch nothing -> any");
 }
 
 // Three sizes of a vocabulary: the one of the tokenizer decides, where one is given.
