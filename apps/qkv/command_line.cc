@@ -335,7 +335,7 @@ void Command::declare(const std::string& version) {
   }
   app_.formatter(std::make_shared<Formatter>(*this));
   app_.set_version_flag("--version", version, "Print the version and exit");
-  if (commands_.empty()) app_.add_flag_callback("--quiet", be_quiet, "no notes and no progress on standard error");
+  if (commands_.empty()) app_.add_flag_callback("--quiet", be_quiet, "No notes and no progress on standard error");
   for (const auto& command : commands_) command->declare(version);
 }
 

@@ -268,7 +268,7 @@ void add_completions(Command& program) {
   Command& command = program.add_command("completions", "Print shell completions for qkv");
   command.add_examples({{"In the start-up file of bash", "eval \"$(qkv completions bash)\""}});
   const auto script = std::make_shared<Script>();
-  command.add({{"shell", choice(*script, shells), "the shell that reads it", required()}});
+  command.add({{"shell", choice(*script, shells), "The shell that reads it", required()}});
   command.add_footer(
       "bash: eval \"$(qkv completions bash)\"\nzsh, after compinit: eval \"$(qkv completions zsh)\"\n"
       "fish: qkv completions fish | source");

@@ -141,7 +141,7 @@ void add_manual(Command& program) {
   Command& command = program.add_command("manual", "Write the manual pages of qkv and its commands");
   command.add_examples({{"Write the pages and read one", "qkv manual --out pages && man -l pages/qkv.1"}});
   const auto folder = std::make_shared<std::string>();
-  command.add({{"--out", file(*folder, "FOLDER"), "where qkv.1, qkv-attend.1 ... are written", required()}});
+  command.add({{"--out", file(*folder, "FOLDER"), "Where qkv.1, qkv-attend.1 ... are written", required()}});
   command.on_run([&program, folder] {
     std::filesystem::create_directories(*folder);
     write_pages(program.help(), *folder);

@@ -85,6 +85,21 @@ TEST(Program, EveryExampleOfTheHelpIsACommandLine) {
   }
 }
 
+// With a capital letter, or with a name that has none: f32, output:, tokenizer.json.
+TEST(Program, DescriptionsOfOptionsBeginAlike) {
+  constexpr std::size_t kColumn = 26;
+  const std::regex beginning("[A-Z].*|[a-z]*[^a-z ].*|bool .*");
+  for (const Named& command : commands()) {
+    const Words lines = lines_of(run_program("COLUMNS=1000 " + command.words.substr(3) + " --help").out);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (!lines[i].starts_with("  -")) continue;
+      const bool is_beside = lines[i].size() > kColumn && lines[i].substr(kColumn - 2, 2) == "  ";
+      const std::string text = (is_beside ? lines[i] : lines[i + 1]).substr(kColumn);
+      EXPECT_TRUE(std::regex_match(text, beginning)) << command.words << ": " << lines[i];
+    }
+  }
+}
+
 TEST(Program, HelpFitsTheTerminal) {
   const auto longest = [](const std::string& text) {
     std::size_t most = 0;

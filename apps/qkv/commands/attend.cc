@@ -188,9 +188,9 @@ class Attend {
         derivatives_(files_, rules_) {
     rules_.add_layouts(files_);
     command.add(
-        {{"--verify", size(verify_, std::int64_t{1} << 30), "recompute N rows in double precision and print the error"},
+        {{"--verify", size(verify_, std::int64_t{1} << 30), "Recompute N rows in double precision and print the error"},
          dtype_option(dtype_, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16},
-                      "type to store queries, keys and values in (default: that of the files)"),
+                      "Type to store queries, keys and values in (default: that of the files)"),
          threads_option()});
   }
 

@@ -74,8 +74,8 @@ AttendOutputs::AttendOutputs(Command& command, ArrayFiles& files)
       }()),
       rows_(files.input("--rows", "i64 [n, 3]: batch, head and query of chosen rows; packed: the query in its sequence",
                         needs("--row-weights"))) {
-  command.add({{"--top", size(top_, 1024), "number of keys per query (default 8)", needs("--top-keys")},
-               {"--blocks", size(blocks_, 4096), "number of blocks along queries and along keys (default 64)",
+  command.add({{"--top", size(top_, 1024), "Number of keys per query (default 8)", needs("--top-keys")},
+               {"--blocks", size(blocks_, 4096), "Number of blocks along queries and along keys (default 64)",
                 needs("--block-weights")}});
 }
 
@@ -95,7 +95,7 @@ AttentionExtras AttendOutputs::allocate(ArrayFiles& files, const RowShapes& shap
 
 AttendDerivatives::AttendDerivatives(ArrayFiles& files, const CallOptions& rules)
     : rules_(rules),
-      grad_out_(files.input("--grad-out", "gradient of the output, in its shape")),
+      grad_out_(files.input("--grad-out", "Gradient of the output, in its shape")),
       first_{{files.output("--grad-query", "output: gradient of the queries", needs("--grad-out")), gradients_.query,
               &ForwardPass::query},
              {files.output("--grad-key", "output: gradient of the keys", needs("--grad-out")), gradients_.key,
@@ -113,18 +113,18 @@ AttendDerivatives::AttendDerivatives(ArrayFiles& files, const CallOptions& rules
           {files.output("--tangent-out", "output: the JVP of the output"), output_tangents_.out, &ForwardPass::out},
           {files.output("--tangent-log-sum-exp", "output: the JVP of the log-sum-exp"), output_tangents_.log_sum_exp,
            &ForwardPass::log_sum_exp}},
-      tangent_query_(files.input("--tangent-query", "tangent of the queries, in their shape")),
-      tangent_key_(files.input("--tangent-key", "tangent of the keys")),
-      tangent_value_(files.input("--tangent-value", "tangent of the values")),
+      tangent_query_(files.input("--tangent-query", "Tangent of the queries, in their shape")),
+      tangent_key_(files.input("--tangent-key", "Tangent of the keys")),
+      tangent_value_(files.input("--tangent-value", "Tangent of the values")),
       second_{{files.output("--second-grad-query",
                             "output: gradient with respect to the queries of sum(--grad-out x JVP of the output)",
                             needs("--grad-out")),
                second_gradients_.query, &ForwardPass::query},
-              {files.output("--second-grad-key", "the same for the keys", needs("--grad-out")), second_gradients_.key,
+              {files.output("--second-grad-key", "The same for the keys", needs("--grad-out")), second_gradients_.key,
                &ForwardPass::key},
-              {files.output("--second-grad-value", "the same for the values", needs("--grad-out")),
+              {files.output("--second-grad-value", "The same for the values", needs("--grad-out")),
                second_gradients_.value, &ForwardPass::value},
-              {files.output("--second-grad-out", "the same for --grad-out", needs("--grad-out")),
+              {files.output("--second-grad-out", "The same for --grad-out", needs("--grad-out")),
                second_gradients_.grad_out, &ForwardPass::out}} {
   const auto add = [&](const InputArray& of, MutableTensorView& view, const char* help) {
     parameters_.push_back({files.output("--grad-" + of.name.substr(2), help, needs("--grad-out", of.name)), view,

@@ -202,8 +202,8 @@ void add_bench_attention(Command& bench) {
   command.add(size_options(request->sizes));
   command.add({causal_option(request->causal), precision_option(request->precision)});
   command.add(dropout_options(request->dropout));
-  command.add({{"--pass", choice(request->pass, passes), "what to time (default: forward)"},
-               {"--json", flag(request->json), "print one JSON object"}});
+  command.add({{"--pass", choice(request->pass, passes), "What to time (default: forward)"},
+               {"--json", flag(request->json), "Print one JSON object"}});
   command.on_run([request] { bench_attention(*request); });
 }
 
@@ -212,11 +212,11 @@ void add_bench_matmul(Command& bench) {
   command.add_examples({{"A product of two matrices", "qkv bench matmul --m 512 --k 512 --n 512"}});
   const auto sizes = std::make_shared<MatmulSizes>();
   command.add({{"--m", size(sizes->m), "rows", required()},
-               {"--k", size(sizes->k), "columns of the first, rows of the second", required()},
+               {"--k", size(sizes->k), "Columns of the first, rows of the second", required()},
                {"--n", size(sizes->n), "columns", required()},
-               dtype_option(sizes->dtype, {Dtype::f32, Dtype::f64}, "type of the arrays (default: f32)"),
+               dtype_option(sizes->dtype, {Dtype::f32, Dtype::f64}, "Type of the arrays (default: f32)"),
                threads_option(),
-               {"--json", flag(sizes->json), "print one JSON object"}});
+               {"--json", flag(sizes->json), "Print one JSON object"}});
   command.on_run([sizes] { bench_matmul(*sizes); });
 }
 

@@ -122,7 +122,7 @@ void add_certify(Command& program) {
         "Let the language model continue N random prompts in twelve ways (whole, in chunks, batched, reordered, "
         "resumed, with drafts, on 1, 2 and 5 threads ...), and print one SHA-256 for each",
         needs("--model")},
-       {"--json", flag(request->json), "print one JSON object"}});
+       {"--json", flag(request->json), "Print one JSON object"}});
   command.add(storage_options(request->storage));
   command.on_run([request] {
     const Certified found = computed(*request);

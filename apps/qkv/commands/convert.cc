@@ -50,7 +50,7 @@ void add_convert(Command& program) {
   command.add_examples({{"A GGUF file as a folder", "qkv convert model.gguf model"}});
   const auto request = std::make_shared<ConvertModelRequest>();
   command.add({{"file", file(request->file), "GGUF file; architectures: llama, qwen2, qwen3", required()},
-               {"folder", file(request->folder, "FOLDER"), "folder to write; must not exist", required()}});
+               {"folder", file(request->folder, "FOLDER"), "Folder to write; must not exist", required()}});
   command.on_run([request] { convert(*request); });
 }
 

@@ -60,7 +60,7 @@ struct MatrixOption {
 
 const std::vector<MatrixOption>& matrix_options() {
   static const std::vector<MatrixOption> list = {
-      {"--input", &ExplainInput::inputs, "one input per row: [n, dim] (default: the worked example)"},
+      {"--input", &ExplainInput::inputs, "One input per row: [n, dim] (default: the worked example)"},
       {"--w-embed", &ExplainInput::w_embed, "[size, dim]: a = w_embed x replaces each input x"},
       {"--w-query", &ExplainInput::w_query, "[dim, key_dim]: query = x w_query"},
       {"--w-key", &ExplainInput::w_key, "[dim, key_dim]"},
@@ -68,9 +68,9 @@ const std::vector<MatrixOption>& matrix_options() {
       {"--b-query", &ExplainInput::b_query, "[key_dim], added to each query"},
       {"--b-key", &ExplainInput::b_key, "[key_dim]"},
       {"--b-value", &ExplainInput::b_value, "[value_dim]"},
-      {"--w-out", &ExplainInput::w_out, "with --heads: [value_dim, dim]: output = merged heads x w_out",
+      {"--w-out", &ExplainInput::w_out, "With --heads: [value_dim, dim]: output = merged heads x w_out",
        needs("--heads")},
-      {"--b-out", &ExplainInput::b_out, "with --heads: [dim], added to each output", needs("--heads")},
+      {"--b-out", &ExplainInput::b_out, "With --heads: [dim], added to each output", needs("--heads")},
       {"--mask", &ExplainInput::mask, "[n, n] or broadcast to it: 1 = may attend, 0 = hidden"}};
   return list;
 }
@@ -189,14 +189,14 @@ ExplainInput input_of(const Command& command, const ExplainOptions& options) {
 
 std::vector<Option> synthetic_options(SyntheticInput& synthetic) {
   const Names<Init> inits = {{"normal", Init::normal}, {"xavier", Init::xavier}, {"kaiming", Init::kaiming}};
-  return {{"--inputs", size(synthetic.inputs, 4096), "number of synthetic inputs to generate (default: 3)",
+  return {{"--inputs", size(synthetic.inputs, 4096), "Number of synthetic inputs to generate (default: 3)",
            excludes("--input")},
-          {"--dim", size(synthetic.dim, 4096), "size of a synthetic input (default: 4)", excludes("--input")},
-          {"--key-dim", size(synthetic.key_dim, 4096), "size of a query and a key (default: the size of an input)",
+          {"--dim", size(synthetic.dim, 4096), "Size of a synthetic input (default: 4)", excludes("--input")},
+          {"--key-dim", size(synthetic.key_dim, 4096), "Size of a query and a key (default: the size of an input)",
            excludes("--w-query", "--w-key")},
-          {"--value-dim", size(synthetic.value_dim, 4096), "size of a value (default: key_dim)", excludes("--w-value")},
-          {"--init", choice(synthetic.init, inits), "how to generate missing weights (default: xavier)"},
-          {"--seed", seed(synthetic.seed), "seed of generated inputs and weights (default: 1)"}};
+          {"--value-dim", size(synthetic.value_dim, 4096), "Size of a value (default: key_dim)", excludes("--w-value")},
+          {"--init", choice(synthetic.init, inits), "How to generate missing weights (default: xavier)"},
+          {"--seed", seed(synthetic.seed), "Seed of generated inputs and weights (default: 1)"}};
 }
 
 // The files that are read, of which the report must be none.
@@ -252,11 +252,11 @@ void add_explain(Command& program) {
     command.add({{name, text(options->matrices[i], "FILE|JSON"), help, rules}});
   }
   options->score.emplace(command, options->files,
-                         "score of a query and a key (default: scaled-dot; worked example: dot)");
+                         "Score of a query and a key (default: scaled-dot; worked example: dot)");
   command.add({{"--scale", finite(options->scale, "NUMBER"),
-                "factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)"},
+                "Factor of the scores (default: 1/sqrt(key_dim) for scaled-dot, else 1)"},
                causal_option(options->causal),
-               {"--prefix", whole(options->prefix, 0, 4096), "the first N inputs are visible to all; causal after them",
+               {"--prefix", whole(options->prefix, 0, 4096), "The first N inputs are visible to all; causal after them",
                 excludes("--causal")}});
   command.add(mask_number_options(options->window));
   command.add({{"--heads", size(options->heads, 4096),
@@ -265,25 +265,25 @@ void add_explain(Command& program) {
   command.add(
       {{"--substitute",
         {.variable = &options->substitutes, .type = "NAME=FILE|JSON", .count = 1},
-        "use this matrix instead of an intermediate: inputs, embedded, query, key, value, scores, logits or weights; "
+        "Use this matrix instead of an intermediate: inputs, embedded, query, key, value, scores, logits or weights; "
         "may be repeated",
         repeated()},
-       {"--json", flag(options->json), "print one JSON object (docs/explain_json.md)"},
+       {"--json", flag(options->json), "Print one JSON object (docs/explain_json.md)"},
        {"--full", flag(options->full),
-        "print every number; by default matrices are shortened to 20 rows, the width and 4 heads, and JSON omits "
+        "Print every number; by default matrices are shortened to 20 rows, the width and 4 heads, and JSON omits "
         "tensors of all pairs above 256 inputs"},
        {"--heat", flag(options->heat),
-        "print matrices, and with a model the weights of its heads, as heat maps: half blocks in 256 colours, or "
+        "Print matrices, and with a model the weights of its heads, as heat maps: half blocks in 256 colours, or "
         "letters where the terminal has none",
         excludes("--json")},
        {"--width", whole(options->width, 30, 100'000),
-        "width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
+        "Width of the output in columns (default: the terminal's, else 98)", excludes("--json")},
        html_option(options->report),
        beside_option(options->report),
        {"--svg", output_file(options->svg, {".svg"}),
-        "also draw the steps; with a model, the weights of the head given by --layer and --head, or with --image "
+        "Also draw the steps; with a model, the weights of the head given by --layer and --head, or with --image "
         "the heads over the picture"},
-       {"--step", whole(options->step, 1, 8), "with --svg: step to draw (default: all)", needs("--svg")},
+       {"--step", whole(options->step, 1, 8), "With --svg: step to draw (default: all)", needs("--svg")},
        threads_option()});
   command.add(model_options(options->model));
   command.on_run([&command, options] { run(command, *options); });

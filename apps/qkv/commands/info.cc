@@ -93,7 +93,7 @@ void add_info(Command& program) {
   command.add({{"--model", file(request->model, "FOLDER"),
                 "Also print this model's fingerprint: equal ones give the same bits (docs/arithmetic.md)"}});
   command.add(storage_options(request->storage));
-  command.add({{"--json", flag(request->json), "print one JSON object"}});
+  command.add({{"--json", flag(request->json), "Print one JSON object"}});
   command.on_run([request] {
     std::string fingerprint;
     if (!request->model.empty()) {

@@ -192,28 +192,28 @@ std::vector<Option> model_options(ModelOptions& options) {
       {"encoder", "encoder"}, {"decoder", "decoder"}, {"encoder-decoder", "encoder-decoder"}};
   std::vector<Option> all = {
       {"--model", file(options.folder, "FOLDER"),
-       "folder of the model for --text: config.json, model.safetensors, tokenizer.json (default: English to Spanish, "
+       "Folder of the model for --text: config.json, model.safetensors, tokenizer.json (default: English to Spanish, "
        "the model that comes with qkv); for --image, a Vision Transformer: preprocessor_config.json instead of "
        "tokenizer.json"},
-      {"--text", text(options.text, "TEXT"), "show what the model's heads attend to in this text"},
-      {"--image", file(options.image), "show where the heads of a Vision Transformer look in this PNG or JPEG file",
+      {"--text", text(options.text, "TEXT"), "Show what the model's heads attend to in this text"},
+      {"--image", file(options.image), "Show where the heads of a Vision Transformer look in this PNG or JPEG file",
        needs("--model") & excludes("--text", "--attention", "--weights")},
-      {"--layer", whole(options.layer, 0, kLargest), "with a model: show one head in full; its layer, from 0",
+      {"--layer", whole(options.layer, 0, kLargest), "With a model: show one head in full; its layer, from 0",
        needs("--head")},
-      {"--head", whole(options.head, 0, kLargest), "head of that layer, from 0", needs("--layer")},
-      {"--attention", choice(options.attention, sites), "for a translation model: the attention of that head",
+      {"--head", whole(options.head, 0, kLargest), "Head of that layer, from 0", needs("--layer")},
+      {"--attention", choice(options.attention, sites), "For a translation model: the attention of that head",
        needs("--layer")},
       {"--token", text(options.token, "TOKEN"),
-       "with --layer and --head: show the computation of this token step by step; its text (first match) or its "
+       "With --layer and --head: show the computation of this token step by step; its text (first match) or its "
        "number. With --text alone: how much it depends on each key and each head, by weight, value norm, gradient, "
        "rollout and knock-out; with a generating model, a token that it generated. With --image alone: where this "
        "token looks, \"class\" or a patch by row and column, \"3,4\" (default: class)"},
       {"--weights", flag(options.weights),
-       "with --text and --json, without --layer and --token: also the weights of every head, layers x heads x tokens^2 "
+       "With --text and --json, without --layer and --token: also the weights of every head, layers x heads x tokens^2 "
        "numbers",
        needs("--text", "--json") & excludes("--layer", "--token")},
       {"--write", whole(options.write, 1, 1 << 20),
-       "with --text and a language model: generate N tokens after the text, as generate does, and explain them "
+       "With --text and a language model: generate N tokens after the text, as generate does, and explain them "
        "(default: explain the text as if the model had generated it, and the most probable next token)",
        needs("--text")},
       model_precision_option(options.storage.precision)};

@@ -120,9 +120,9 @@ class Plan {
     command.add(size_options(request_.sizes));
     command.add(
         {{"--pass", choice(request_.pass, passes),
-          "pass to plan: output, gradients, tangents or second-order gradients (default: forward)"},
-         {"--outputs", comma_list(request_.outputs, "NAME,NAME,..."), "optional outputs, as in attend: weights, ..."},
-         {"--json", flag(request_.json), "print one JSON object"}});
+          "Pass to plan: output, gradients, tangents or second-order gradients (default: forward)"},
+         {"--outputs", comma_list(request_.outputs, "NAME,NAME,..."), "Optional outputs, as in attend: weights, ..."},
+         {"--json", flag(request_.json), "Print one JSON object"}});
   }
 
   void run() {

@@ -39,12 +39,12 @@ void ReportFile::write(const std::string& title, const std::string& command) con
 
 Option html_option(ReportFile& report, const Rules& rules) {
   return {"--html", output_file(report.path, {".html", ".htm"}),
-          "also write a report: one page that shows every number, in any browser, offline", rules};
+          "Also write a report: one page that shows every number, in any browser, offline", rules};
 }
 
 Option beside_option(ReportFile& report) {
   return {"--compare", file(report.beside),
-          "with --html: compare with this run; a file of explain --json with other options or texts (for a model's "
+          "With --html: compare with this run; a file of explain --json with other options or texts (for a model's "
           "heads, with --weights)",
           needs("--html")};
 }

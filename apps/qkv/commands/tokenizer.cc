@@ -98,9 +98,9 @@ void add_tokenizer_train(Command& tokenizer) {
   const auto request = std::make_shared<VocabularyRequest>();
   command.add(
       {{"--input", text(request->inputs, "FILE"),
-        "text files, one text per line; in .tsv files one per column; their order makes no difference", required()},
+        "Text files, one text per line; in .tsv files one per column; their order makes no difference", required()},
        {"--vocab", whole(request->vocab, TokenizerTrainer::kSmallestVocab, TokenizerTrainer::kLargestVocab),
-        "number of tokens, including the 3 special ones and 256 bytes", required()},
+        "Number of tokens, including the 3 special ones and 256 bytes", required()},
        {"--out", output_file(request->out, {".json"}), "output: tokenizer.json", required()}});
   command.add(line_options(request->lines));
   command.on_run([request] { train(*request); });

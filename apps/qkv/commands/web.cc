@@ -71,7 +71,7 @@ void add_web(Command& program) {
   const auto options = std::make_shared<WebOptions>();
   command.add({{"--out", output_file(options->out, {".html", ".htm"}), "output: the page", required()},
                {"--model", file(options->model, "FOLDER"),
-                "model for texts on the page, as in explain --text; a language model continues them (default: the "
+                "Model for texts on the page, as in explain --text; a language model continues them (default: the "
                 "worked example only)"}});
   command.on_run([&command, options] { run(command, *options); });
 }

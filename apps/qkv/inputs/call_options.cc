@@ -35,7 +35,7 @@ const std::vector<ScoreParameter>& score_parameters() {
   static const std::vector<ScoreParameter> list = {
       {"--score-w-query", {additive}, "additive: [hidden, query size]"},
       {"--score-w-key", {additive}, "additive: [hidden, key size]"},
-      {"--score-v", {additive, concat}, "additive and concat: [hidden]"},
+      {"--score-v", {additive, concat}, "additive, concat: [hidden]"},
       {"--score-w", {concat, bilinear}, "concat: [hidden, query size + key size]; bilinear: [query size, key size]"}};
   return list;
 }
@@ -93,12 +93,12 @@ void CallOptions::add_tables(Command& command, ArrayFiles& files) {
   add("--clipped-table", "f32 [2 n + 1, heads]: added by key position minus query position, clipped to n");
   add("--t5-table", "f32 [buckets, heads]: added by T5's buckets of distances");
   command.add({{"--t5-max-distance", size(t5_buckets_.max_distance, std::int64_t{1} << 24),
-                "distances from here on share one bucket (default 128)", needs("--t5-table")},
+                "Distances from here on share one bucket (default 128)", needs("--t5-table")},
                {"--t5-bidirectional", choice(t5_buckets_.bidirectional, yes_or_no),
-                "separate buckets for keys after the query (default yes)", needs("--t5-table")}});
+                "Separate buckets for keys after the query (default yes)", needs("--t5-table")}});
   add("--swin-table", "f32 [(2 H - 1) (2 W - 1), heads]: added by relative position in a window, as in Swin",
       needs("--swin-window"));
-  command.add({{"--swin-window", window, "height and width of the window", needs("--swin-table")}});
+  command.add({{"--swin-window", window, "Height and width of the window", needs("--swin-table")}});
   add("--shaw-table",
       "f32 [2 n + 1, head_dim]: adds scale q . row, by key position minus query position, clipped to n (Shaw)");
 }
@@ -127,7 +127,7 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
     for (const MaskArray& array : kind.arrays) {
       const bool is_first = mask.inputs.empty();
       const std::string help =
-          is_first ? fmt::format("{}: {}", array.form, kind.rule) : "the same for the keys, if different";
+          is_first ? fmt::format("{}: {}", array.form, kind.rule) : "The same for the keys, if different";
       Rules rules = is_first ? Rules() : needs(option);
       if (kind.kind == MaskKind::boolean) rules = repeated();
       if (kind.kind == MaskKind::prefix) rules = excludes("--causal");
@@ -139,13 +139,13 @@ CallOptions::CallOptions(Command& command, ArrayFiles& files)
   add_tables(command, files);
   score.emplace(command, files);
   command.add(
-      {{"--scale", finite(scale_, "X"), "factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)"},
+      {{"--scale", finite(scale_, "X"), "Factor of the scores (default: 1/sqrt(head_dim) for scaled-dot, else 1)"},
        soft_cap_option(soft_cap_),
        precision_option(precision_)});
   command.add(dropout_options(dropout_));
   command.add({empty_rows_option(empty_rows_),
                {"--memory-limit", size(memory_limit_),
-                "maximum bytes to allocate besides inputs and outputs; uses fewer threads, or fails (default: no "
+                "Maximum bytes to allocate besides inputs and outputs; uses fewer threads, or fails (default: no "
                 "limit)"}});
 }
 

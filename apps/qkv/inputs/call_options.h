@@ -16,7 +16,7 @@ namespace qkv::app {
 class ScoreOptions {
  public:
   ScoreOptions(Command& command, ArrayFiles& files,
-               const char* help = "score of a query and a key (default: scaled-dot)");
+               const char* help = "Score of a query and a key (default: scaled-dot)");
 
   // UsageError if a parameter is given that the chosen score has not.
   void refuse_surplus() const;

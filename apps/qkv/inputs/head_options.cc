@@ -65,9 +65,9 @@ HeadMapsOptions KeptHeads::of(const Attentions& attentions) const {
 std::vector<Option> kept_head_options(KeptHeads& kept, const char* form, const Rules& rules) {
   return {
       {"--keep", one_word(kept.heads, form),
-       "keep the 32 strongest keys per query of up to 4 heads when a report averages (more than 64 queries or keys)",
+       "Keep the 32 strongest keys per query of up to 4 heads when a report averages (more than 64 queries or keys)",
        rules},
-      {"--keep-rows", one_word(kept.rows, "N"), "keep all weights of up to 16 queries of these heads",
+      {"--keep-rows", one_word(kept.rows, "N"), "Keep all weights of up to 16 queries of these heads",
        needs("--keep")}};
 }
 
@@ -107,13 +107,13 @@ std::string LeftOutOptions::words() const {
 std::vector<Option> left_out_options(LeftOutOptions& options, const Rules& rules) {
   return {{"--without-head",
            {.variable = &options.heads, .type = "LAYER.HEAD", .count = 1, .takes_words = false},
-           "with a model: make this head output 0; for a translation model name its attention, "
+           "With a model: make this head output 0; for a translation model name its attention, "
            "\"encoder-decoder.0.1\"; may "
            "be repeated",
            repeated() & rules},
           {"--without-key",
            {.variable = &options.keys, .type = "TOKEN", .count = 1, .takes_words = false},
-           "with a model: hide this token from every query in all layers; for a translation model name the attention, "
+           "With a model: hide this token from every query in all layers; for a translation model name the attention, "
            "\"encoder-decoder.3\"; may be repeated",
            repeated() & rules}};
 }

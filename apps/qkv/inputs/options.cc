@@ -79,17 +79,17 @@ Option threads_option() {
   };
   return {"--threads",
           {Check(set), "N", whole_number(1, 1024)},
-          "number of threads (default: QKV_THREADS, else OMP_NUM_THREADS, else the cores this process may use)"};
+          "Number of threads (default: QKV_THREADS, else OMP_NUM_THREADS, else the cores this process may use)"};
 }
 
 Option causal_option(std::optional<Align>& align) {
   return {"--causal", choice(align, kAligns),
-          "query i sees keys j <= i (top-left) or j <= i + k_len - q_len (bottom-right)"};
+          "Query i sees keys j <= i (top-left) or j <= i + k_len - q_len (bottom-right)"};
 }
 
 Option align_option(std::optional<Align>& align) {
   return {"--align", choice(align, kAligns),
-          "position of query i for --window, --alibi and tables: i (top-left) or i + k_len - q_len (bottom-right); "
+          "Position of query i for --window, --alibi and tables: i (top-left) or i + k_len - q_len (bottom-right); "
           "default: as --causal, else top-left",
           excludes("--causal")};
 }
@@ -136,7 +136,7 @@ std::vector<Option> mask_number_options(Mask& mask) {
   for (const MaskDescription& kind : mask_kinds()) {
     if (kind.numbers.empty()) continue;
     options.push_back({"--" + std::string(kind.name), numbers_of(kind, mask),
-                       fmt::format("a query at position p (see --causal) sees {}", kind.rule)});
+                       fmt::format("A query at position p (see --causal) sees {}", kind.rule)});
   }
   return options;
 }
@@ -150,7 +150,7 @@ Option dtype_option(std::optional<Dtype>& dtype, const std::vector<Dtype>& types
 Option precision_option(Precision& precision) {
   const Names<Precision> names(std::begin(kPrecisions), std::end(kPrecisions));
   return {"--precision", choice(precision, names),
-          "precision of products: reduced rounds their factors to bf16, with the same bits on every CPU with fused "
+          "Precision of products: reduced rounds their factors to bf16, with the same bits on every CPU with fused "
           "multiply-add; reduced_pairs is faster on AVX512-BF16, but gives other bits (default: exact)"};
 }
 
@@ -172,18 +172,18 @@ std::vector<Option> storage_options(ModelStorage& storage) {
 }
 
 Option soft_cap_option(double& soft_cap) {
-  return {"--soft-cap", finite(soft_cap, "CAP", 0), "logits become cap * tanh(logits / cap); 0: off"};
+  return {"--soft-cap", finite(soft_cap, "CAP", 0), "Logits become cap * tanh(logits / cap); 0: off"};
 }
 
 Option empty_rows_option(EmptyRows& empty_rows) {
   const Names<EmptyRows> names = {{"zero", EmptyRows::zero}, {"nan", EmptyRows::nan}};
   return {"--empty-rows", choice(empty_rows, names),
-          "output and weights of a query that sees no key; nan: as PyTorch's softmax (default: zero)"};
+          "Output and weights of a query that sees no key; nan: as PyTorch's softmax (default: zero)"};
 }
 
 std::vector<Option> dropout_options(Dropout& dropout) {
-  return {{"--dropout", probability(dropout.p), "probability that a weight becomes 0 (default: 0)"},
-          {"--seed", seed(dropout.seed), "seed of dropout (default: 0)", needs("--dropout")}};
+  return {{"--dropout", probability(dropout.p), "Probability that a weight becomes 0 (default: 0)"},
+          {"--seed", seed(dropout.seed), "Seed of dropout (default: 0)", needs("--dropout")}};
 }
 
 Dtype accumulation_of(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::f64 : Dtype::f32; }
@@ -209,14 +209,14 @@ Tensor read_parameter(const std::string& option, const std::string& path, Dtype 
 std::vector<Option> size_options(AttentionSizes& sizes) {
   constexpr std::int64_t kLongest = std::int64_t{1} << 30;  // as attention has it
   return {
-      {"--batch", size(sizes.batch), "sequences (default: 1)"},
-      {"--heads", size(sizes.heads), "query heads (default: 1)"},
-      {"--kv-heads", size(sizes.kv_heads), "key and value heads (default: --heads)"},
-      {"--q-len", size(sizes.q_len, kLongest), "queries of a sequence", required()},
-      {"--k-len", size(sizes.k_len, kLongest), "keys of a sequence", required()},
-      {"--head-dim", size(sizes.head_dim, 1024), "size of a query and a key (default: 64)"},
-      {"--value-dim", size(sizes.value_dim, 1024), "size of a value (default: --head-dim)"},
-      dtype_option(sizes.dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}, "type of the arrays (default: f32)"),
+      {"--batch", size(sizes.batch), "Sequences (default: 1)"},
+      {"--heads", size(sizes.heads), "Query heads (default: 1)"},
+      {"--kv-heads", size(sizes.kv_heads), "Key and value heads (default: --heads)"},
+      {"--q-len", size(sizes.q_len, kLongest), "Queries of a sequence", required()},
+      {"--k-len", size(sizes.k_len, kLongest), "Keys of a sequence", required()},
+      {"--head-dim", size(sizes.head_dim, 1024), "Size of a query and a key (default: 64)"},
+      {"--value-dim", size(sizes.value_dim, 1024), "Size of a value (default: --head-dim)"},
+      dtype_option(sizes.dtype, {Dtype::f32, Dtype::f64, Dtype::bf16, Dtype::f16}, "Type of the arrays (default: f32)"),
       threads_option()};
 }
 
