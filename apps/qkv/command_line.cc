@@ -154,12 +154,15 @@ std::string about_unknown(const CLI::App& command, const std::string& word) {
       for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
     }
   }
-  const std::string_view meant = closest(word.substr(0, word.find('=')), names);
+  const std::string_view name = std::string_view(word).substr(0, word.find('=')), meant = closest(name, names);
   return fmt::format("{} \"{}\"{}",
                      is_option      ? "unknown option"
                      : has_commands ? "unknown subcommand"
                                     : "unexpected argument",
-                     word, meant.empty() ? "" : fmt::format("; did you mean {}?", meant));
+                     word,
+                     meant.empty()   ? ""
+                     : meant == name ? "; options follow the command"
+                                     : fmt::format("; did you mean {}?", meant));
 }
 
 // CLI11: "--scale: 1 required X missing", "--scale: At Most 1 required but received 2".
@@ -170,13 +173,9 @@ std::string about_count(const CLI::Option& option, const std::string& name, std:
 }
 
 std::string reworded(const CLI::App& command, const CLI::ParseError& error) {
-  constexpr std::string_view kCouldNot = "Could not convert: ", kEquals = " = ", kColon = ": ";
+  constexpr std::string_view kCouldNot = "Could not convert: ", kEquals = " = ";
   const std::string message = error.what();
   const auto option = [&](const std::string& name) { return command.get_option_no_throw(name); };
-  const bool surplus = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;  // its name is that of the command
-  if (surplus && message.find(kColon) != std::string::npos) {
-    return about_unknown(command, message.substr(message.find(kColon) + kColon.size()));
-  }
   if (error.get_name() == "ArgumentMismatch") {
     const std::string name = message.substr(0, message.find(':'));
     if (option(name) != nullptr) return about_count(*option(name), name, message);
@@ -252,7 +251,8 @@ Check finite_number(double least) {
   return [least](const std::string& text) {
     const double value = parse_number(text);
     if (std::isfinite(value) && value >= least) return std::string();
-    return fmt::format("\"{}\" must be a finite number{}", text, least == 0 ? ", 0 or above" : "");
+    return fmt::format("\"{}\" must be a finite number{}", text,
+                       least > std::numeric_limits<double>::lowest() ? fmt::format(", {} or above", least) : "");
   };
 }
 
@@ -358,9 +358,10 @@ void Program::run(int argc, char** argv, const std::string& version, const std::
     if (extras.empty() && command.get_require_subcommand_min() > 0) {
       throw UsageError(fmt::format("name a command: {}", fmt::join(names_of(command), ", ")));
     }
-    // CLI11 reports what is missing before what is unexpected.
-    const bool masks = error.get_name() == "RequiredError" && !extras.empty();
-    throw UsageError(masks ? about_unknown(command, extras.front()) : reworded(command, error));
+    // CLI11 reports what is missing before what is unexpected, and all that is unexpected backwards.
+    const bool surplus =
+        error.get_name() == "RequiredError" || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    throw UsageError(surplus && !extras.empty() ? about_unknown(command, extras.front()) : reworded(command, error));
   }
 }
 

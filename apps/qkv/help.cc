@@ -174,7 +174,8 @@ std::span<const Meaning> exit_codes() {
        "low), a bad `QKV_TARGET`"},
       {"3", "invalid data: a malformed file, arrays whose shapes do not match, a loss that is not a number"},
       {"4",
-       "system error: a file that cannot be read or written, a full disk, a limit of `ulimit -f`, too little memory"},
+       "system error: a file that cannot be read or written, a full disk, a limit of `ulimit -f`, too little memory, a "
+       "mapped file that is cut short"},
       {"5", "`qkv certify`: results on this machine differ from the arithmetic, or from the given certificate",
        "--expect"},
       {"130", "Ctrl-C (SIGINT)"},

@@ -1,8 +1,6 @@
 // Reports errors as one line on standard error and an exit code.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 #include <new>
@@ -32,15 +30,6 @@ void check_environment() {
   } catch (const std::invalid_argument& error) {
     throw UsageError(message_of(error));
   }
-}
-
-void flush_output() {
-  errno = 0;
-  std::cout.flush();
-  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
-  if (!failed) return;
-  const int number = errno != 0 ? errno : EIO;  // streams that failed before do not say why
-  throw IoError("standard output: " + std::generic_category().message(number), number);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Catches SIGINT, SIGTERM and SIGXCPU, and wakes whoever waits for input.
+// Catches SIGINT, SIGTERM, SIGXCPU and SIGBUS, and wakes whoever waits for input.
 #include "signals.h"
 
 #include <poll.h>
@@ -10,9 +10,12 @@
 #include <atomic>
 #include <climits>
 #include <csignal>
+#include <cstdio>
+#include <iostream>
 #include <system_error>
 #include <thread>
 
+#include "commands.h"
 #include "io/files/descriptor.h"
 #include "qkv/error.h"
 
@@ -39,12 +42,21 @@ bool wait_for(int descriptor, short event, std::optional<std::chrono::millisecon
   return events > 0;
 }
 
+// What was being computed needs the bytes that are gone: nothing of it can go on.
+void end_without_bytes(int) {
+  constexpr std::string_view kMessage =
+      "qkv: a mapped file was cut short or cannot be read: panels of a model, which qkv pack rebuilds\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kMessage.data(), kMessage.size());
+  _exit(kInputOutput);
+}
+
 }  // namespace
 
 // A thread of its own waits for the signals, because a handler may neither lock nor allocate. All threads that start
 // later leave the signals to this one.
 void watch_signals() {
   std::signal(SIGPIPE, SIG_DFL);  // a reader that has seen enough ends the program quietly, whoever started it
+  std::signal(SIGBUS, end_without_bytes);
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of write(), after which we clean up
   wake_descriptor = eventfd(0, EFD_CLOEXEC);
   if (wake_descriptor < 0) throw IoError("cannot watch for signals", errno);
@@ -85,6 +97,15 @@ void write_output(std::string_view text) {
     if (written < 0) throw IoError("standard output: " + std::system_category().message(errno), errno);
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+void flush_output() {
+  errno = 0;
+  std::cout.flush();
+  const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout;
+  if (!failed) return;
+  const int number = errno != 0 ? errno : EIO;  // streams that failed before do not say why
+  throw IoError("standard output: " + std::generic_category().message(number), number);
 }
 
 int interrupted_exit_code() { return 128 + signal_received; }

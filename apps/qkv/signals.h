@@ -1,4 +1,5 @@
-// Handles signals: SIGINT (Ctrl-C), SIGTERM and SIGXCPU ask for an end; a second one of the first two kills.
+// Handles signals: SIGINT (Ctrl-C), SIGTERM and SIGXCPU ask for an end; a second one of the first two kills. SIGBUS, a
+// mapped file that lost its bytes, ends the program with a line and exit code 4.
 #pragma once
 
 #include <chrono>
@@ -23,6 +24,9 @@ bool wait_to_read(int descriptor, std::optional<std::chrono::milliseconds> at_mo
 
 // Writes to standard output, however long that takes. IoError if the system refuses; Stopped as above.
 void write_output(std::string_view text);
+
+// Writes what std::cout and stdout hold. IoError if the system refuses.
+void flush_output();
 
 // How an interrupted program ends: as a shell reports the signal, 130, 143 or 152.
 int interrupted_exit_code();

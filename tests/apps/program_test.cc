@@ -20,7 +20,11 @@ TEST(Program, WithoutACommandOrWithAWrongOneItSaysWhichThereAre) {
       {"attend --casual top-left", "qkv attend", "unknown option \"--casual\"; did you mean --causal?"},
       {"explain --jsn", "qkv explain", "unknown option \"--jsn\"; did you mean --json?"},
       {"plan --qlen=4", "qkv plan", "unknown option \"--qlen=4\"; did you mean --q-len?"},
-      {"plan --frobnicate", "qkv plan", "unknown option \"--frobnicate\""}};
+      {"plan --frobnicate", "qkv plan", "unknown option \"--frobnicate\""},
+      {"--threads 1 info", "qkv info", "unknown option \"--threads\"; options follow the command"},
+      {"explain --frobnicate 10", "qkv explain", "unknown option \"--frobnicate\""},
+      {"generate --repetition-penalty 0 a", "qkv generate",
+       "--repetition-penalty: \"0\" must be a finite number, 1e-06 or above"}};
   for (const auto& [line, command, message] : wrong) {
     const std::string name = command;
     expect_message(run_program(line), 2, name, name + ": " + message + " (see " + name + " --help)");
@@ -54,6 +58,15 @@ TEST(Program, OutputThatCannotBeWrittenIsAnError) {
       const std::string name = line[0] == '-' ? "qkv" : "qkv " + words_of(line)[0];
       expect_message(run_program(line, {.output = output}), 4, name, "standard output");
     }
+  }
+  const std::string golden = "@tests/golden/";
+  for (const auto& [name, options, input] :
+       {std::tuple("embed", " --model " + golden + "encoders/roberta", "a\n"),
+        std::tuple("tag", " --model " + golden + "tags", "a\n"),
+        std::tuple("tokenizer encode", " --tokenizer " + golden + "encoders/roberta/tokenizer.json", "a\n"),
+        std::tuple("translate", " --ids --model " + golden + "translate/relu", "20 19 0\n")}) {
+    expect_message(run_program(name + options, {.output = "/dev/full", .input = input}), 4, std::string("qkv ") + name,
+                   "standard output: No space left on device");
   }
 }
 
@@ -130,6 +143,19 @@ TEST(Program, InterruptionEndsTheWaitForALine) {
       expect_message(program.end(signal), 128 + signal, name, signal == SIGINT ? "interrupted\n" : "terminated\n");
     }
   }
+}
+
+TEST(Program, AMappedFileThatIsCutShortEndsIt) {
+  const Folder folder;
+  const std::string model = folder / "model";
+  std::filesystem::copy(QKV_TEST_DATA "/golden/translate/relu", model);
+  succeed("pack --model " + model);
+  RunningProgram program("translate --ids --model " + model);
+  program.write("20 19 0\n");
+  EXPECT_NE(program.read_line(), "");
+  std::filesystem::resize_file(model + "/panels-f32.safetensors", 0);
+  program.write("20 19 0\n");
+  expect_message(program.end(0), 4, "qkv", "a mapped file was cut short or cannot be read: panels of a model");
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ void write_lines(const Embeddings& embeddings, std::span<const std::int64_t> cut
     text.push_back('\n');
     std::cout.write(text.data(), static_cast<std::streamsize>(text.size()));
   }
-  std::cout.flush();
+  flush_output();
 }
 
 void write_embeddings(const Embedder& embedder, std::span<const std::string> lines, const EmbedOptions& options,

@@ -69,7 +69,7 @@ void tag(const Command& command, TagRequest request) {
       std::cout << line_of(texts[i], found[i], cut[i], request.json) << '\n';
       all_cut.add(cut[i]);
     }
-    std::cout.flush();
+    flush_output();
   };
   if (!given.empty()) {
     answer(given);

@@ -62,10 +62,10 @@ void for_each_input_line(const TextLineOptions& options, const F& f) {
   InputLines input(options);
   for (std::string line; input.next(line);) {
     std::cout << f(line, input.count()) << '\n';
-    if (input.must_wait()) std::cout.flush();
+    if (input.must_wait()) flush_output();
     check_interruption();
   }
-  std::cout.flush();
+  flush_output();
 }
 
 struct ConvertRequest {

@@ -224,7 +224,7 @@ void translate(const Command& command, TranslateRequest request) {
   for (std::vector<std::string> lines; input.next(lines);) {
     check_interruption();
     answer(request, translator, lines, input.count() - std::ssize(lines) + 1);
-    std::cout.flush();
+    flush_output();
   }
   note_origin(request);
 }
