@@ -187,6 +187,7 @@ TensorView AttentionInputs::key_scalars(std::string_view name, const TensorView&
 }
 
 void AttentionInputs::require_accumulation(std::string_view name, const TensorView& view) const {
+  if (!view) fail("{} is not given", name);
   if (view.dtype() != accumulation) fail("{} is {}; it must be {}", name, name_of(view.dtype()), name_of(accumulation));
 }
 

@@ -247,5 +247,11 @@ TEST(AttentionArguments, Merge) {
   expect_refused("f32, or all f64", [&] { merge_attention(half, lse, half, lse); });
 }
 
+TEST(AttentionArguments, ABackwardPassNeedsTheLogSumExp) {
+  const Tensor x = filled({1, 2, 4}, 1, Dtype::f64);
+  Tensor gradient = filled({1, 2, 4}, 0, Dtype::f64);
+  expect_refused("log_sum_exp is not given", [&] { attention_backward(x, x, x, x, {}, x, {}, {.query = gradient}); });
+}
+
 }  // namespace
 }  // namespace qkv
