@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/counted.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
 #include "core/stop.h"
@@ -59,8 +60,8 @@ std::vector<ScoredText> Generator::score(std::span<const std::string> texts, con
   std::vector<std::int64_t> lengths;
   for (const std::string& text : texts) {
     Encoding encoding = tokenizer().encode(text);
-    refuse_unless(encoding.ids.size() > 1, "score", "text {} has {} tokens; scoring needs two", results.size() + 1,
-                  encoding.ids.size());
+    refuse_unless(encoding.ids.size() > 1, "score", "text {} has {}; scoring needs two", results.size() + 1,
+                  counted(std::ssize(encoding.ids), "token"));
     const std::size_t bytes = text.size() - encoding.offsets.front().end;
     refuse_unless(bytes > 0, "score", "text {} has no byte after its first token", results.size() + 1);
     lengths.push_back(std::ssize(encoding.ids));

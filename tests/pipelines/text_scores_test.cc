@@ -91,7 +91,7 @@ TEST(TextScores, WhatDoesNotFitIsRefused) {
     return message_of<std::invalid_argument>([&] { model.score(texts); });
   };
   EXPECT_EQ(refused(generator, {"The cat", ""}), "score: text 2 has 0 tokens; scoring needs two");
-  EXPECT_EQ(refused(generator, {"x"}), "score: text 1 has 1 tokens; scoring needs two");
+  EXPECT_EQ(refused(generator, {"x"}), "score: text 1 has 1 token; scoring needs two");
   const Generator bare = Generator::load(golden_path("language/llama"));
   EXPECT_NE(
       message_of<FormatError>([&] { bare.score(std::vector<std::string>{"x"}); }).find("tokenizer.json is missing"),
