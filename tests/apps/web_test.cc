@@ -29,8 +29,9 @@ TEST(WebPage, HoldsTheEngineAndTheWorkedExample) {
   EXPECT_EQ(element(html, "model"), "");
   EXPECT_EQ(Json::parse(element(html, "data")).at("explanations").at(0).at("kind"), "steps");
   // The engine knows all kinds of models and tokenizers, decoders that go on with a text among them. 1,680,000 until
-  // register tiles for few rows of q8 and q4, and loops of two steps, took 13 kB.
-  EXPECT_LE(html.size(), 1'695'000u);
+  // register tiles for few rows of q8 and q4, and loops of two steps, took 13 kB, and a virtual walk over the
+  // parameters, which keeps the layers' updates in it, another 6 kB.
+  EXPECT_LE(html.size(), 1'702'000u);
 }
 
 TEST(WebPage, OfALanguageModelShowsWhatItWrites) {

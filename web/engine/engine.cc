@@ -29,6 +29,7 @@ std::stop_token interruption() { return {}; }
 void check_interruption() {}
 bool wait_to_read(int, std::optional<std::chrono::milliseconds>) { return true; }
 void write_output(std::string_view text) { std::cout << text; }
+void flush_output() { std::cout.flush(); }
 int interrupted_exit_code() { return 1; }
 const char* interrupted_message() { return "interrupted"; }
 void be_quiet() {}

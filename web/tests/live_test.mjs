@@ -13,7 +13,7 @@ const folder = mkdtempSync(join(tmpdir(), "qkv-live-"));
 after(() => rmSync(folder, { recursive: true }));
 
 test("the page of the worked example is small", () => {
-  assert.ok(statSync(page_of("example", [])).size <= 1_695_000, `${statSync(page_of("example", [])).size} bytes`);
+  assert.ok(statSync(page_of("example", [])).size <= 1_702_000, `${statSync(page_of("example", [])).size} bytes`);
   assert.ok(statSync(page_of("model", ["--model", model])).size <= 20_000_000);
 });
 
