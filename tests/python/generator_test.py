@@ -140,7 +140,7 @@ def test_scores_are_those_of_what_was_written(generator):
     assert alone.log_probability == pytest.approx(sum(alone.log_probabilities))
     assert alone.perplexity == pytest.approx(numpy.exp(-alone.log_probability / len(alone.ranks)))
     assert alone.bits_per_byte == pytest.approx(-alone.log_probability / numpy.log(2) / alone.bytes)
-    with pytest.raises(ValueError, match="text 1 has 1 tokens"):
+    with pytest.raises(ValueError, match="text 1 has 1 token; scoring needs two"):
         generator.score("x")
 
 
