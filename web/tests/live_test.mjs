@@ -100,7 +100,7 @@ test("what is no number, and what the engine refuses, keeps the last result and 
     return { name, mimeType: "text/csv", buffer: readFileSync(path) };
   });
   for (const [file, words] of [
-    [files[0], /line 2 has 1 fields/],
+    [files[0], /line 2 has 1 field,/],
     [files[1], /w_query must have 4 rows/],
     [files[2], /"what.csv" is no array of this page/],
   ]) {
