@@ -31,10 +31,11 @@ Encoding TextClassifier::encode(const TextOrPair& text, std::int64_t* cut) const
     return text.second ? tokenizer().encode_pair(text.text, *text.second, length)
                        : tokenizer().encode(text.text, {.max_length = length});
   };
+  if (cut == nullptr) return encoded(max_length());
   Encoding found = encoded(0);
   const std::int64_t longer = std::ssize(found.ids) - static_cast<std::int64_t>(max_length());
   if (longer > 0) found = encoded(max_length());
-  if (cut != nullptr) *cut = std::max<std::int64_t>(longer, 0);
+  *cut = std::max<std::int64_t>(longer, 0);
   return found;
 }
 
