@@ -1,4 +1,4 @@
-// Widens the blocks of a panel, and multiplies rows by them, compiled once per CPU target.
+// Multiplies rows by the blocks of a panel, which it widens, compiled once per CPU target.
 #include "ops/matmul/block_panel.h"
 
 #include <algorithm>
@@ -103,13 +103,6 @@ HWY_INLINE void for_each_tile(std::int64_t rows, const Tile& tile) {
   if constexpr (kTileRows > 4) tiles_of.template operator()<4>();
   tiles_of.template operator()<2>();
   tiles_of.template operator()<1>();
-}
-
-template <int kRows, int kVectors>
-HWY_INLINE void clear(Vec<float> (&sum)[kRows][kVectors]) {
-  QKV_UNROLL for (int r = 0; r < kRows; ++r) {
-    QKV_UNROLL for (int c = 0; c < kVectors; ++c) sum[r][c] = hn::Zero(Tag<float>());
-  }
 }
 
 // Some rows times a panel's blocks.
@@ -218,7 +211,9 @@ void multiply_blocks(const BlockRows& rows) {
   if (rows.rows > kTileRows) return multiply_stretches(rows, product);
   for_each_tile(rows.rows, [&]<int kRows>(std::int64_t row) HWY_ATTR {
     Vec<float> sum[kRows][kTileVectors];
-    clear(sum);
+    QKV_UNROLL for (int r = 0; r < kRows; ++r) {
+      QKV_UNROLL for (int c = 0; c < kTileVectors; ++c) sum[r][c] = hn::Zero(Tag<float>());
+    }
     product.add_widening(row, sum);
     product.store(row, sum);
   });
