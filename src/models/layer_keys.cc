@@ -56,7 +56,8 @@ RotaryScaling read_rotary_scaling(const io::JsonValue& parameters, const ModelCo
   RotaryScaling scaling{.kind = read_rotary_kind(parameters)};
   if (scaling.kind == RotaryKind::none) return scaling;
   const std::int64_t positions = config.size("max_position_embeddings");
-  const auto original = parameters.find("original_max_position_embeddings");
+  auto original = config.find("original_max_position_embeddings");  // first, as in transformers
+  if (!original) original = parameters.find("original_max_position_embeddings");
   scaling.trained = original && scaling.kind != RotaryKind::dynamic ? original->integer(1, kMaxLayerSize) : positions;
   const bool follows = scaling.kind == RotaryKind::yarn && !parameters.find("factor");
   scaling.factor =
@@ -81,6 +82,13 @@ RotaryScaling read_rotary_scaling(const io::JsonValue& parameters, const ModelCo
 
 }  // namespace
 
+bool is_null(const ModelConfig& config, std::string_view key) {
+  bool null = false;
+  config.root().for_each_member(
+      [&](const std::string& name, const io::JsonValue& value) { null = null || (name == key && value.is("null")); });
+  return null;
+}
+
 RotaryConfig read_rotary(const io::JsonValue& parameters, const ModelConfig& config, std::int64_t head_dim,
                          const RotaryDefaults& defaults) {
   const double share = above_zero(parameters, "partial_rotary_factor", defaults.partial);
@@ -99,8 +107,8 @@ RotaryConfig read_rotary(const ModelConfig& config, std::int64_t head_dim, const
   RotaryDefaults own = defaults;
   own.base = above_zero(root, "rope_theta", own.base);
   own.partial = above_zero(root, "partial_rotary_factor", own.partial);
-  auto parameters = root.find("rope_parameters");
-  if (!parameters) parameters = root.find("rope_scaling");
+  auto parameters = root.find("rope_scaling");  // first, as in transformers
+  if (!parameters || parameters->is("{}")) parameters = root.find("rope_parameters");
   return read_rotary(parameters ? *parameters : root, config, head_dim, own);
 }
 

@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 
 #include "models/model_config.h"
 #include "qkv/layers/transformer_layer.h"
 
 namespace qkv::inline models {
+
+// Whether a key is there, as null: what is missing may have a default instead.
+bool is_null(const ModelConfig& config, std::string_view key);
 
 // What "layer_types" says of a layer, "sliding_attention" or "full_attention"; `otherwise` if the key is not there.
 std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& config, std::int64_t layers,

@@ -162,6 +162,11 @@ smollm2 Llama-3.2-1B = {"head_dim": 64, "hidden_size": 2048, "num_attention_head
 smollm2 Yarn = {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048, "finetuned":
     true}} => LanguageModel: 30 layers of 576, 9 heads on 3, 8192 positions, rotary 100000 of 64, scaled by 4 from 2048,
     tied
+smollm2 Yarn-from-the-root = {"original_max_position_embeddings": 1024, "rope_scaling": {"type": "yarn", "factor": 8.0,
+    "original_max_position_embeddings": 2048}, "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 5.0}}
+    => LanguageModel: 30 layers of 576, 9 heads on 3, 8192 positions, rotary 100000 of 64, scaled by 8 from 1024, tied
+smollm2 Phi-3-mini-128k = {"model_type": "phi3", "rope_scaling": {"type": "yarn", "factor": 4.0}}
+    => the document must not scale rotary positions: phi3 knows only "longrope", which is not supported
 smollm2 Mistral-7B-v0.1 = {"model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers":
     32, "num_key_value_heads": 8, "sliding_window": 4096, "rope_theta": 10000.0, "tie_word_embeddings": false}
     => LanguageModel: 32 layers of 4096, 32 heads on 8, 8192 positions, rotary 10000 of 128, 32 windows
@@ -185,6 +190,8 @@ gemma-2 gemma-3-270m = {"model_type": "gemma3_text", "attn_logit_softcapping": n
     "_sliding_window_pattern": 6, "rope_local_base_freq": 10000.0, "rope_theta": 1000000.0, "rope_scaling": null,
     "use_bidirectional_attention": false}
     => LanguageModel: 18 layers of 640, 4 heads on 1, 8192 positions, rotary 1000000 of 256, 15 windows, tied
+gemma-2 gemma-3 = {"model_type": "gemma3_text", "rope_parameters": {"full_attention": {}, "sliding_attention": {}},
+    "rope_scaling": {"rope_type": "linear", "factor": 8.0}} => rope_scaling must be null where there are rope_parameters
 bert = {"hidden_dropout_prob": 0.5, "classifier_dropout": 0.3, "use_cache": false, "is_decoder": null, "pruned_heads":
     {}, "problem_type": "regression", "my_own_key": [1, 2]} => TextEncoder: 12 layers of 768, 512 positions, 2 types, gelu
 distilbert = {"quantization_config": {"load_in_4bit": true}} => quantization_config must be null for this model
@@ -221,6 +228,35 @@ TEST(ModelConfig, LayersOfModernBertAlternate) {
     EXPECT_EQ(layer.rotary->base, i % 3 == 0 ? 160000 : 10000);
     EXPECT_EQ(layer.attention_norm, i > 0);
   }
+}
+
+// The defaults of transformers' classes of configs; null is a value.
+TEST(ModelConfig, MissingWindowsAndCapsAreThoseOfTransformers) {
+  struct Read {
+    std::int64_t window;  // of the first layer; 0: none
+    double layer_cap, cap;
+    bool operator==(const Read&) const = default;
+  };
+  const auto read = [](json config, const char* type, const json& others) {
+    for (const char* key : {"sliding_window", "attn_logit_softcapping", "final_logit_softcapping"}) config.erase(key);
+    config.update({{"model_type", type}});
+    config.update(others);
+    const TemporaryFolder folder;
+    folder.put("config.json", config.dump());
+    const LanguageModelConfig own = LanguageModel::read_config(folder / "");
+    const TransformerLayerConfig& layer = own.layers.front();
+    return Read{layer.window ? layer.window->left + 1 : 0, layer.soft_cap, own.soft_cap};
+  };
+  const json llama = config_of("smollm2"), gemma = config_of("gemma-2");
+  EXPECT_EQ(read(llama, "mistral", json::object()), (Read{4096, 0, 0}));
+  EXPECT_EQ(read(llama, "mistral", {{"sliding_window", nullptr}}), (Read{0, 0, 0}));
+  EXPECT_EQ(read(llama, "phi3", json::object()), (Read{0, 0, 0}));
+  EXPECT_EQ(read(llama, "qwen2", json::object()), (Read{0, 0, 0}));
+  EXPECT_EQ(read(llama, "qwen3", {{"use_sliding_window", true}, {"max_window_layers", 0}}), (Read{4096, 0, 0}));
+  EXPECT_EQ(read(gemma, "gemma2", json::object()), (Read{4096, 50, 30}));
+  EXPECT_EQ(read(gemma, "gemma2", {{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", nullptr}}),
+            (Read{4096, 0, 0}));
+  EXPECT_EQ(read(gemma, "gemma3_text", json::object()), (Read{4096, 0, 0}));
 }
 
 TEST(ModelConfig, OtherTypesAreRefused) {

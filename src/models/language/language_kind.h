@@ -35,7 +35,8 @@ LanguageModelConfig read_llama(const ModelConfig& config);
 // The same with a window in each layer.
 LanguageModelConfig read_mistral(const ModelConfig& config);
 
-// Adds to the layers whose place is_windowed() names that a token attends to itself and `window` - 1 tokens before it.
-void add_windows(const ModelConfig& config, std::string_view key, LanguageModelConfig& model,
+// Adds to the layers whose place is_windowed() names that a token attends to itself and sliding_window - 1 tokens
+// before it: 4,095 if the key is missing, as in transformers; all if it is null.
+void add_windows(const ModelConfig& config, LanguageModelConfig& model,
                  const std::function<bool(std::size_t layer)>& is_windowed);
 }  // namespace qkv::inline models

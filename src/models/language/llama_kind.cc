@@ -52,7 +52,7 @@ LanguageModelConfig read_llama(const ModelConfig& json) {
 
 LanguageModelConfig read_mistral(const ModelConfig& json) {
   LanguageModelConfig config = read_llama(json);
-  add_windows(json, "sliding_window", config, [](std::size_t) { return true; });
+  add_windows(json, config, [](std::size_t) { return true; });
   return config;
 }
 

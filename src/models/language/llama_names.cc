@@ -63,11 +63,11 @@ void name_all(const LanguageModelConfig& config, TensorNames& names,
 void name_llama(const LanguageModelConfig& config, TensorNames& names) { name_all(config, names); }
 void name_raised_llama(const LanguageModelConfig& config, TensorNames& names) { name_all(config, names, plus_one); }
 
-void add_windows(const ModelConfig& json, std::string_view key, LanguageModelConfig& config,
+void add_windows(const ModelConfig& json, LanguageModelConfig& config,
                  const std::function<bool(std::size_t layer)>& is_windowed) {
-  const auto size = json.find(std::string(key));
-  if (!size) return;
-  const AttentionWindow window{.left = size->integer(1, std::int64_t{1} << 31) - 1};
+  const auto size = json.find("sliding_window");
+  if (!size && is_null(json, "sliding_window")) return;
+  const AttentionWindow window{.left = (size ? size->integer(1, std::int64_t{1} << 31) : 4096) - 1};
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     if (is_windowed(i)) config.layers[i].window = window;
   }

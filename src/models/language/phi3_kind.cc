@@ -7,6 +7,15 @@
 namespace qkv::inline models {
 namespace {
 
+// A window only where sliding_window is one; transformers reads every scaling of positions but "longrope" as that.
+LanguageModelConfig read_phi3(const ModelConfig& json) {
+  LanguageModelConfig config = json.find("sliding_window") ? read_mistral(json) : read_llama(json);
+  if (config.layers.front().rotary->scaling.kind != RotaryScaling::Kind::none) {
+    json.root().refuse("must not scale rotary positions: phi3 knows only \"longrope\", which is not supported");
+  }
+  return config;
+}
+
 void name_phi3(const LanguageModelConfig& config, TensorNames& names) {
   for (std::size_t i = 0; i < config.layers.size(); ++i) {
     const TransformerLayerConfig& layer = config.layers[i];
@@ -27,6 +36,6 @@ void name_phi3(const LanguageModelConfig& config, TensorNames& names) {
 
 }  // namespace
 
-const LanguageKind kPhi3{.read = read_mistral, .name = name_phi3};
+const LanguageKind kPhi3{.read = read_phi3, .name = name_phi3};
 
 }  // namespace qkv::inline models

@@ -11,9 +11,9 @@ LanguageModelConfig read_qwen(const ModelConfig& json) {
   if (!json.flag("use_sliding_window", false)) return config;
   const auto first = json.find("max_window_layers");
   const std::int64_t from = first ? first->integer(0, 1 << 20) : 28;
-  add_windows(json, "sliding_window", config,
-              windowed_layers(json, std::ssize(config.layers),
-                              [from](std::size_t layer) { return static_cast<std::int64_t>(layer) >= from; }));
+  add_windows(json, config, windowed_layers(json, std::ssize(config.layers), [from](std::size_t layer) {
+                return static_cast<std::int64_t>(layer) >= from;
+              }));
   return config;
 }
 
