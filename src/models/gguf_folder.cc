@@ -86,7 +86,7 @@ class ModelReader {
     model.vocab = static_cast<std::int64_t>(file_.count("tokenizer.ggml.tokens"));
     model.norm_epsilon = number("attention.layer_norm_rms_epsilon");
     model.rotary_base = file_.has(key("rope.freq_base")) ? number("rope.freq_base") : 10000.0;
-    if (has_rotary_scaling()) model.rotary_factor = number("rope.scaling.factor");
+    if (has_rotary_scaling()) model.rotary_factor = number(rotary_factor());
     return model;
   }
 
@@ -141,9 +141,17 @@ class ModelReader {
     return head_dim;
   }
 
+  // As the first files called it.
+  std::string_view rotary_factor() {
+    return file_.has(key("rope.scale_linear")) ? "rope.scale_linear" : "rope.scaling.factor";
+  }
+
+  // A factor without a type is linear, as in llama.cpp.
   bool has_rotary_scaling() {
     const std::string scaling = key("rope.scaling.type");
-    const std::string type = file_.has(scaling) ? file_.string(scaling) : "none";
+    const std::string type = file_.has(scaling)                ? file_.string(scaling)
+                             : file_.has(key(rotary_factor())) ? "linear"
+                                                               : "none";
     if (type == "none") return false;
     if (type != "linear") file_.refuse(scaling, fmt::format("is {}; supported: none, linear", io::quote(type)));
     return true;

@@ -104,13 +104,19 @@ TEST(GgufFolder, RefusesWhatIsNoSuchModel) {
        {with_scaling("linear"), "key \"llama.rope.scaling.factor\" is missing"}},
       "m.gguf", [&](const std::string& path) { convert_gguf(path, folder / "model"); });
   EXPECT_TRUE(folder.names().empty());
-  const std::string linear = key("llama.rope.scaling.type", 8, text_of("linear")) +
-                             key("llama.rope.scaling.factor", 6, std::string("\0\0\0\x40", 4));
+  const std::string two("\0\0\0\x40", 4);
+  const std::string linear =
+      key("llama.rope.scaling.type", 8, text_of("linear")) + key("llama.rope.scaling.factor", 6, two);
   std::string scaled = with_key(good, linear);
   ++scaled[16];  // two keys
-  convert_gguf(folder.put("m.gguf", scaled), folder / "model");
-  EXPECT_EQ(nlohmann::json::parse(slurp(folder / "model/config.json")).at("rope_scaling"),
-            (nlohmann::json{{"rope_type", "linear"}, {"factor", 2.0}}));
+  // llama.cpp takes a factor without a type as linear, and knows its first name.
+  for (const std::string& file : {scaled, with_key(good, key("llama.rope.scaling.factor", 6, two)),
+                                  with_key(good, key("llama.rope.scale_linear", 6, two))}) {
+    convert_gguf(folder.put("m.gguf", file), folder / "model");
+    EXPECT_EQ(nlohmann::json::parse(slurp(folder / "model/config.json")).at("rope_scaling"),
+              (nlohmann::json{{"rope_type", "linear"}, {"factor", 2.0}}));
+    std::filesystem::remove_all(folder / "model");
+  }
 }
 
 }  // namespace
