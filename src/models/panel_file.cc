@@ -18,6 +18,7 @@
 #include "io/files/mapped_file.h"
 #include "io/files/text.h"
 #include "models/gguf_folder.h"
+#include "ops/matmul/int8_panel.h"
 #include "qkv/error.h"
 #include "qkv/target.h"
 
@@ -66,8 +67,14 @@ std::string stamp_of(const std::vector<std::string>& files) {
   return stamp;
 }
 
-std::map<std::string, std::string> metadata_of(const std::vector<std::string>& weights) {
-  return {{kLayoutKey, kLayout}, {kTargetKey, selected_target()}, {kWeightsKey, stamp_of(weights)}};
+// Some targets lay int8 out by whether the CPU multiplies bytes, which their names do not say.
+std::string target_of(WeightStorage storage) {
+  const std::string target = selected_target();
+  return storage == WeightStorage::int8 ? fmt::format("{}, {} bytes a step", target, int8_group()) : target;
+}
+
+std::map<std::string, std::string> metadata_of(const std::vector<std::string>& weights, WeightStorage storage) {
+  return {{kLayoutKey, kLayout}, {kTargetKey, target_of(storage)}, {kWeightsKey, stamp_of(weights)}};
 }
 
 struct PanelFile {
@@ -83,8 +90,8 @@ struct PanelFile {
 };
 
 // Why they are of no use; empty: they are.
-std::string unfit(const io::SafetensorsHeader& header, const std::vector<std::string>& weights) {
-  for (const auto& [key, wanted] : metadata_of(weights)) {
+std::string unfit(const io::SafetensorsHeader& header, const std::map<std::string, std::string>& metadata) {
+  for (const auto& [key, wanted] : metadata) {
     const auto found = header.metadata.find(key);
     const std::string there = found == header.metadata.end() ? "" : found->second;
     if (there == wanted) continue;
@@ -163,11 +170,11 @@ std::shared_ptr<PanelStore> panels_of(const std::string& model, const std::vecto
                                       WeightStorage storage) {
   const std::string path = panel_path(model, storage);
   if (packing != nullptr) {
-    return packing->kept_.emplace_back(std::make_shared<PackingScope::Kept>(path, metadata_of(weights)));
+    return packing->kept_.emplace_back(std::make_shared<PackingScope::Kept>(path, metadata_of(weights, storage)));
   }
   if (block_bytes(storage) > 0 || !io::is_there(path)) return nullptr;
   const PanelFile panels(path);
-  if (const std::string reason = unfit(panels.header, weights); !reason.empty()) {
+  if (const std::string reason = unfit(panels.header, metadata_of(weights, storage)); !reason.empty()) {
     if (const auto tell = tell_unfit.load()) tell(path + " " + reason);
     return nullptr;
   }

@@ -102,6 +102,21 @@ TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
   select_target("");
 }
 
+// CPUs of one target may differ in it, and the panels of both have one size.
+TEST(Pack, Int8InOtherStepsIsNotUsed) {
+  const PackedFolder folder("language/gpt2");
+  const std::string before = certificate(folder / "", WeightStorage::int8);
+  const std::string file = pack_folder(folder / "", WeightStorage::int8)[0];
+  SafeTensors packed = read_safetensors(file);
+  for (auto& [name, tensor] : packed.tensors) std::fill_n(tensor.data<std::uint8_t>(), tensor.element_count(), 1);
+  const std::string here = std::exchange(packed.metadata.at("target"), selected_target() + ", 3 bytes a step");
+  EXPECT_TRUE(here == selected_target() + ", 1 bytes a step" || here == selected_target() + ", 4 bytes a step") << here;
+  write_safetensors(file, packed);
+  EXPECT_EQ(certificate(folder / "", WeightStorage::int8), before);
+  EXPECT_EQ(unfit_lines,
+            std::vector{file + " is for the target \"" + selected_target() + ", 3 bytes a step\", not " + here});
+}
+
 TEST(Pack, RefusesBlocksAndDamagedFiles) {
   const PackedFolder folder("language/gpt2");
   EXPECT_EQ(message_of<std::invalid_argument>([&] { pack_folder(folder / "", WeightStorage::q8); }),
