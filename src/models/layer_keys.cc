@@ -30,6 +30,13 @@ double above_zero(const io::JsonValue& parameters, const char* key, double other
   return value ? above_zero(*value) : otherwise;
 }
 
+// Of a head, what rotates.
+double read_share(const io::JsonValue& parameters, const RotaryDefaults& defaults) {
+  const double share = above_zero(parameters, "partial_rotary_factor", defaults.partial.value_or(1));
+  if (!defaults.partial && share != 1) parameters["partial_rotary_factor"].refuse("must be 1 for this model");
+  return share;
+}
+
 RotaryKind read_rotary_kind(const io::JsonValue& parameters) {
   auto type = parameters.find("rope_type");
   if (!type) type = parameters.find("type");  // as it was called first
@@ -91,7 +98,7 @@ bool is_null(const ModelConfig& config, std::string_view key) {
 
 RotaryConfig read_rotary(const io::JsonValue& parameters, const ModelConfig& config, std::int64_t head_dim,
                          const RotaryDefaults& defaults) {
-  const double share = above_zero(parameters, "partial_rotary_factor", defaults.partial);
+  const double share = read_share(parameters, defaults);
   const auto dims = static_cast<std::int64_t>(static_cast<double>(head_dim) * std::min(share, 2.0));
   RotaryConfig rotary{.base = above_zero(parameters, "rope_theta", defaults.base),
                       .dims = dims == head_dim ? 0 : dims,
@@ -106,7 +113,8 @@ RotaryConfig read_rotary(const ModelConfig& config, std::int64_t head_dim, const
   const io::JsonValue root = config.root();
   RotaryDefaults own = defaults;
   own.base = above_zero(root, "rope_theta", own.base);
-  own.partial = above_zero(root, "partial_rotary_factor", own.partial);
+  const double share = read_share(root, own);
+  if (own.partial) own.partial = share;
   auto parameters = root.find("rope_scaling");  // first, as in transformers
   if (!parameters || parameters->is("{}")) parameters = root.find("rope_parameters");
   return read_rotary(parameters ? *parameters : root, config, head_dim, own);

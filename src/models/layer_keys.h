@@ -20,10 +20,11 @@ std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& config
                                                        const std::function<bool(std::size_t layer)>& otherwise);
 
 // How queries and keys rotate: from "rope_parameters", or "rope_theta" and "rope_scaling", as older files have it.
-// Heads have `head_dim` elements, of which the share `partial` rotates unless the file has one.
+// Heads have `head_dim` elements, of which the share `partial` rotates unless the file has one; not given: all, and the
+// file must not have another share.
 struct RotaryDefaults {
   double base = 10000;
-  double partial = 1;
+  std::optional<double> partial{};
 };
 RotaryConfig read_rotary(const ModelConfig& config, std::int64_t head_dim, const RotaryDefaults& defaults = {});
 // The same of one of the objects that rope_parameters may hold, one for each type of layers.

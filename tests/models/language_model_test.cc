@@ -335,7 +335,8 @@ TEST(LanguageModel, FoldersOfAnotherKindAreRefused) {
 /rope_parameters/factor => rope_parameters.factor is missing
 /rope_parameters/factor = 0.5 => rope_parameters.factor must be 1 or more
 /rope_parameters/rope_theta = 0 => rope_parameters.rope_theta must be above 0
-/rope_parameters/partial_rotary_factor = 0.3 => rope_parameters would rotate 1 of 4 elements of a head; they must be pairs
+/rope_parameters/partial_rotary_factor = 0.5 => rope_parameters.partial_rotary_factor must be 1 for this model
+/partial_rotary_factor = 0.5 => partial_rotary_factor must be 1 for this model
 /num_key_value_heads = 3 => num_key_value_heads is 3, must divide num_attention_heads, 4
 )");
   const GoldenCopy untied("language/llama_linear");
@@ -345,6 +346,9 @@ TEST(LanguageModel, FoldersOfAnotherKindAreRefused) {
   EXPECT_TRUE(message_of<FormatError>([&] {
                 LanguageModel::load(untied / "");
               }).ends_with("tensor \"lm_head.weight\" must be equal to model.embed_tokens.weight: they are tied"));
+  expect_configs_refused<LanguageModel>("language/phi3", R"(
+/rope_parameters/partial_rotary_factor = 0.3 => rope_parameters would rotate 1 of 4 elements of a head; they must be pairs
+)");
   expect_configs_refused<LanguageModel>("language/qwen2_window", R"(
 /layer_types = ["full_attention"] => layer_types must have 2 elements, one for each layer
 /layer_types/1 = "chunked" => layer_types[1] is "chunked", must be "full_attention" or "sliding_attention"

@@ -31,9 +31,9 @@ struct LanguageKind {
 
 // The keys that Llama and those after it share: sizes, a pre-norm layer of RMS norms with a gated feed-forward and
 // without biases, alike `layers` times, and rotary positions.
-LanguageModelConfig read_llama(const ModelConfig& config);
+LanguageModelConfig read_llama(const ModelConfig& config, const RotaryDefaults& rotary = {});
 // The same with a window in each layer.
-LanguageModelConfig read_mistral(const ModelConfig& config);
+LanguageModelConfig read_mistral(const ModelConfig& config, const RotaryDefaults& rotary = {});
 
 // Adds to the layers whose place is_windowed() names that a token attends to itself and sliding_window - 1 tokens
 // before it: 4,095 if the key is missing, as in transformers; all if it is null.

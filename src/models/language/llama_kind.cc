@@ -24,9 +24,9 @@ LanguageModelConfig read_llama_own(const ModelConfig& json) {
 }  // namespace
 
 const LanguageKind kLlama{.read = read_llama_own, .passed_over = kLlamaPassedOver};
-const LanguageKind kMistral{.read = read_mistral};
+const LanguageKind kMistral{.read = [](const ModelConfig& json) { return read_mistral(json); }};
 
-LanguageModelConfig read_llama(const ModelConfig& json) {
+LanguageModelConfig read_llama(const ModelConfig& json, const RotaryDefaults& rotary) {
   LanguageModelConfig config{.vocab = json.size("vocab_size"),
                              .model_dim = json.size("hidden_size"),
                              .tied = json.flag("tie_word_embeddings", false)};
@@ -44,14 +44,14 @@ LanguageModelConfig read_llama(const ModelConfig& json) {
   layer.head_dim = json.find("head_dim") ? json.size("head_dim")
                                          : config.model_dim / json.heads("num_attention_heads", "hidden_size");
   layer.kv_heads = json.find("num_key_value_heads") ? json.heads("num_key_value_heads", "num_attention_heads") : 0;
-  layer.rotary = read_rotary(json, layer.head_dim);
+  layer.rotary = read_rotary(json, layer.head_dim, rotary);
   config.positions = readable_positions(json, layer.rotary);
   config.layers.assign(static_cast<std::size_t>(json.layers("num_hidden_layers")), layer);
   return config;
 }
 
-LanguageModelConfig read_mistral(const ModelConfig& json) {
-  LanguageModelConfig config = read_llama(json);
+LanguageModelConfig read_mistral(const ModelConfig& json, const RotaryDefaults& rotary) {
+  LanguageModelConfig config = read_llama(json, rotary);
   add_windows(json, config, [](std::size_t) { return true; });
   return config;
 }

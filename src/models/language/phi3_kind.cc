@@ -9,7 +9,8 @@ namespace {
 
 // A window only where sliding_window is one; transformers reads every scaling of positions but "longrope" as that.
 LanguageModelConfig read_phi3(const ModelConfig& json) {
-  LanguageModelConfig config = json.find("sliding_window") ? read_mistral(json) : read_llama(json);
+  const RotaryDefaults rotary{.partial = 1};
+  LanguageModelConfig config = json.find("sliding_window") ? read_mistral(json, rotary) : read_llama(json, rotary);
   if (config.layers.front().rotary->scaling.kind != RotaryScaling::Kind::none) {
     json.root().refuse("must not scale rotary positions: phi3 knows only \"longrope\", which is not supported");
   }
