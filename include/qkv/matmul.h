@@ -61,8 +61,8 @@ class QKV_API PackedMatrix {
   /// weight.transpose(0, 1). `threads` as in MatmulOptions.
   explicit PackedMatrix(const TensorView& matrix, int threads = 0, WeightStorage storage = WeightStorage::full);
 
-  /// Wraps bytes() of a matrix with these rows, columns and storage on the same target: borrowed, not copied, while
-  /// `owner` lives. std::invalid_argument unless size and alignment to 64 are right.
+  /// Wraps bytes() of a matrix with these rows, columns, storage and panel_group() on the same target: borrowed, not
+  /// copied, while `owner` lives. std::invalid_argument unless size and alignment to 64 are right.
   PackedMatrix(std::int64_t rows, std::int64_t columns, WeightStorage storage, std::span<const std::byte> bytes,
                std::shared_ptr<const void> owner);
 
