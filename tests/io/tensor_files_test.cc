@@ -52,7 +52,7 @@ TEST(Npy, ReadsAndWritesTheBytesOfNumpy) {
 
 TEST(Npy, RefusesEveryBrokenRule) {
   const std::string four(4, '\0');
-  Refusals refusals = {{"the magic and version needs 8 bytes, but 0 are left", {""}},
+  Refusals refusals = {{"cut short: the start of an .npy file needs 8 bytes, but 0 are left", {""}},
                        {"wrong magic", {"\x93NUMPX\1\0"s}},
                        {"version 0.0 is not supported", {"\x93NUMPY\0\0"s}},
                        {"version 4.0 is not supported", {"\x93NUMPY\4\0"s}},

@@ -115,7 +115,9 @@ TEST(ReadArray, TellsTheFormatByTheEnding) {
   const std::string path = folder / "b.safetensors";
   write_safetensors(path, {.tensors = {{"x", matrix}, {"y", matrix}}, .metadata = {}});
   EXPECT_EQ(message_of<FormatError>([&] { read_array(path + ":z"); }), path + ": no tensor \"z\"; it has \"x\", \"y\"");
-  for (const std::string& bad : {path, folder / "a.txt", std::string("npy"), std::string()}) {
+  EXPECT_EQ(message_of<FormatError>([&] { read_array(path); }),
+            path + ": which tensor? Write " + path + ":TENSOR; it has \"x\", \"y\"");
+  for (const std::string& bad : {folder / "a.txt", std::string("npy"), std::string()}) {
     EXPECT_EQ(message_of<FormatError>([&] { read_array(bad); }),
               bad + ": unknown ending; arrays are read from .npy, .csv, .json and FILE.safetensors:TENSOR");
   }

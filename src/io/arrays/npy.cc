@@ -207,11 +207,12 @@ constexpr std::size_t kAlignment = 64;         // of the elements in files that 
 std::string read_header_text(ByteSource& source, const std::string& name) {
   const auto need = [&](std::uint64_t count, std::string_view what) {
     if (source.remaining() < count) {
-      throw FormatError(fmt::format("{}: {} needs {} bytes, but {} are left", name, what, count, source.remaining()));
+      throw FormatError(
+          fmt::format("{}: cut short: {} needs {} bytes, but {} are left", name, what, count, source.remaining()));
     }
   };
   std::array<char, 8> start;
-  need(start.size(), "the magic and version");
+  need(start.size(), "the start of an .npy file");
   source.read(start.data(), start.size());
   if (std::string_view(start.data(), kMagic.size()) != kMagic) {
     throw FormatError(name + ": not an .npy file: wrong magic");

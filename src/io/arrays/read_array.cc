@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <vector>
 
 #include "io/files/files.h"
@@ -40,9 +41,9 @@ ArrayPath parse_array_path(const std::string& path) {
 
 namespace {
 
-Tensor read_tensor(const std::string& path, const std::string& name) {
+Tensor read_tensor(const std::string& path, const std::optional<std::string>& name) {
   SafeTensors content = read_safetensors(path);
-  const auto found = content.tensors.find(name);
+  const auto found = name ? content.tensors.find(*name) : content.tensors.end();
   if (found != content.tensors.end()) return std::move(found->second);
   constexpr std::size_t kShown = 10;
   std::vector<std::string> names;
@@ -50,16 +51,18 @@ Tensor read_tensor(const std::string& path, const std::string& name) {
     if (names.size() == kShown) break;
     names.push_back(io::quote(entry.first));
   }
-  throw FormatError(fmt::format("{}: no tensor {}; it has {}{}", path, io::quote(name),
-                                names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
-                                content.tensors.size() > kShown ? ", ..." : ""));
+  throw FormatError(
+      fmt::format("{}: {}; it has {}{}", path,
+                  name ? "no tensor " + io::quote(*name) : fmt::format("which tensor? Write {}:TENSOR", path),
+                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
+                  content.tensors.size() > kShown ? ", ..." : ""));
 }
 
 }  // namespace
 
 Tensor read_array(const std::string& path) {
   const io::ArrayPath parsed = io::parse_array_path(path);
-  if (parsed.tensor) return read_tensor(parsed.file, *parsed.tensor);
+  if (parsed.tensor || io::has_ending(path, io::kSafetensors)) return read_tensor(parsed.file, parsed.tensor);
   if (io::has_ending(path, ".npy")) return read_npy(path);
   if (io::has_ending(path, ".csv")) return read_csv(path);
   if (io::has_ending(path, ".json")) return read_json_matrix(path);
