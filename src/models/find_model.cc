@@ -43,7 +43,14 @@ std::string hub_cache() {
 
 }  // namespace
 
-std::string find_language_model(const std::string& name) { return is_gguf(name) ? name : find_model(name); }
+std::string find_language_model(const std::string& name) {
+  if (is_gguf(name)) return name;
+  std::error_code error;
+  if (fs::is_regular_file(name, error)) {
+    throw FormatError(name + ": is a file; a model is a folder, or a file whose name ends in .gguf");
+  }
+  return find_model(name);
+}
 
 std::string find_model(const std::string& name) {
   constexpr std::string_view kPunctuation = "-_.";

@@ -64,6 +64,9 @@ TEST_F(FindModel, AFileIsNoModel) {
             "qkv embed: a.gguf: is a file; a model is a folder (qkv convert FILE.gguf FOLDER makes one)\n3\n");
   const std::string answer = run("qkv generate --model a.gguf hi");
   EXPECT_TRUE(answer.starts_with("qkv generate: a.gguf: ") && answer.ends_with("\n3\n")) << answer;
+  folder_.put("a.bin", "GGUF");
+  EXPECT_EQ(run("qkv generate --model a.bin hi"),
+            "qkv generate: a.bin: is a file; a model is a folder, or a file whose name ends in .gguf\n3\n");
   EXPECT_EQ(run("qkv generate --model b.gguf hi"), "qkv generate: b.gguf: cannot read: No such file or directory\n4\n");
 }
 
