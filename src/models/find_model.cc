@@ -41,14 +41,19 @@ std::string hub_cache() {
   return "~/.cache/huggingface/hub";
 }
 
+// `hint` ends the line.
+void refuse_file(const std::string& name, std::string_view hint) {
+  std::error_code error;
+  if (fs::is_regular_file(name, error)) {
+    throw FormatError(fmt::format("{}: is a file; a model is a folder{}", name, hint));
+  }
+}
+
 }  // namespace
 
 std::string find_language_model(const std::string& name) {
   if (is_gguf(name)) return name;
-  std::error_code error;
-  if (fs::is_regular_file(name, error)) {
-    throw FormatError(name + ": is a file; a model is a folder, or a file whose name ends in .gguf");
-  }
+  refuse_file(name, ", or a file whose name ends in .gguf");
   return find_model(name);
 }
 
@@ -56,11 +61,8 @@ std::string find_model(const std::string& name) {
   constexpr std::string_view kPunctuation = "-_.";
   const std::size_t slash = std::min(name.find('/'), name.size());
   const std::string organization = name.substr(0, slash), model = name.substr(std::min(slash + 1, name.size()));
+  refuse_file(name, name.ends_with(".gguf") ? " (qkv convert FILE.gguf FOLDER makes one)" : "");
   std::error_code error;
-  if (fs::is_regular_file(name, error)) {
-    throw FormatError(fmt::format("{}: is a file; a model is a folder{}", name,
-                                  name.ends_with(".gguf") ? " (qkv convert FILE.gguf FOLDER makes one)" : ""));
-  }
   if (fs::exists(name, error) || !is_word(organization, kPunctuation) || !is_word(model, kPunctuation)) return name;
   const std::string entry = fmt::format("{}/models--{}--{}", hub_cache(), organization, model);
   const std::string reference = entry + "/refs/main";
