@@ -62,6 +62,23 @@ TEST(TokenizerJson, StagesMayBeMissing) {
   EXPECT_EQ(tokenizer.decode(std::vector<std::int32_t>{2, 3}), "a ##b");
 }
 
+// The ids of tokenizers 0.23: the mark of a word's end becomes bytes with its last character, and with that alone.
+TEST(TokenizerJson, BytesStandForUnknownCharacters) {
+  const auto ids = [](const char* mark, const char* text) {
+    json file = json::parse(R"({"model": {"type": "BPE", "unk_token": "<unk>", "byte_fallback": true, "merges": [],
+        "vocab": {"<unk>": 0, "x</w>": 1, "<0xC3>": 2, "<0xA9>": 3, "<0x3C>": 4, "<0x2F>": 5, "<0x77>": 6, "<0x3E>": 7,
+                  "x": 8}}})");
+    if (*mark != '\0') file["model"][mark] = *mark == 'e' ? "</w>" : "##";
+    return Tokenizer::parse(file.dump(), "f").encode(text).ids;
+  };
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(ids("end_of_word_suffix", "\xC3\xA9x"), (Ids{2, 3, 1}));
+  EXPECT_EQ(ids("end_of_word_suffix", "x\xC3\xA9"), (Ids{8, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(ids("continuing_subword_prefix", "\xC3\xA9x"), (Ids{2, 3, 0}));
+  EXPECT_EQ(ids("continuing_subword_prefix", "x\xC3\xA9"), (Ids{8, 0}));
+  EXPECT_EQ(ids("", "x\xC3\xA9"), (Ids{8, 2, 3}));
+}
+
 TEST(TokenizerJson, EveryBrokenRuleIsNamed) {
   const std::string far(1025, 'a');
   expect_refused(valid(), "/model/vocab/" + far + " = 9 => model.vocab." + far + " is longer than 1024 characters");
