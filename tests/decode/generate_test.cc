@@ -148,6 +148,9 @@ TEST(Generate, ASequenceDoesNotKnowItsCompany) {
       }
     }
   }
+  Chains alike({tables[0], tables[0]});
+  const auto far = generate(alike, 2, cases[1], std::vector<RandomStream>{{0}, {std::uint64_t{1} << 32}});
+  EXPECT_NE(far[0][0].tokens, far[1][0].tokens);
 }
 
 TEST(Generate, MaxLengthCutsOrForcesTheEnd) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 
+#include "io/files_for_test.h"
 #include "qkv/decode/generate.h"
 #include "qkv/random.h"
 
@@ -124,6 +125,13 @@ TEST(Running, EachHasWhatItHasInABatch) {
 }
 
 TEST(Running, WhatDoesNotFitIsRefused) {
+  const auto of_no_tokens = [] {
+    GrowingWalk model(kVocab);
+    generate_running(
+        model, [begun = 0](bool) mutable { return begun++ == 0 ? coming({2}, 0) : ComingSequence{}; },
+        [](std::int64_t, const auto&) {}, {.ends = {}});
+  };
+  EXPECT_EQ(test::message_of<std::invalid_argument>(of_no_tokens), "generate: prompt 1 has no tokens");
   Walk fixed(kVocab);
   EXPECT_THROW(run(fixed, {3}, {.ends = {}}), std::invalid_argument);
   GrowingWalk model(kVocab);

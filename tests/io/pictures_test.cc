@@ -65,12 +65,15 @@ TEST(Pictures, OrientationOfExifDataThatIsOdd) {
   const auto tiff = [&](const std::string& entry) {
     return magic + "MM\0\x2a\0\0\0\x8\0\1\1\x12"s + entry + std::string(4, '\0');
   };
+  std::string none = tiff("\0\3\0\0\0\1\0\6\0\0"s);
+  none[magic.size() + 9] = 0;
   const std::pair<std::string, int> cases[] = {{tiff("\0\3\0\0\0\1\0\6\0\0"s), 6},
                                                {tiff("\0\4\0\0\0\1\0\0\0\6"s), 6},
                                                {tiff("\0\2\0\0\0\1\0\0\0\6"s), 1},                // a text
                                                {tiff("\0\3\0\0\0\2\0\6\0\0"s), 1},                // two numbers
                                                {tiff("\0\3\0\0\0\1\0\x9\0\0"s), 1},               // beyond 8
                                                {tiff("\0\4\0\0\0\1\0\1\0\6"s), 1},                // 65542
+                                               {none, 1},                                         // behind 0 entries
                                                {magic + "MM\0\x2b\0\0\0\x8\0\1"s, 1},             // no TIFF
                                                {magic + "MM\0\x2a\xff\xff\xff\xff\xff\xff"s, 1},  // a directory beyond
                                                {"Exif", 1}};

@@ -71,8 +71,9 @@ std::string tokens_and_scores(const std::vector<std::string>& tokens, const std:
 
 TEST(GgufTokenizer, ScoresMustOrderTheMerges) {
   const TemporaryFolder folder;
+  std::vector<std::string> tokens{"?", "a", "b", "ab", "ba", "aba"};
   const auto load = [&](const std::vector<float>& scores) {
-    return Tokenizer::load(folder.put("m.gguf", tokens_and_scores({"?", "a", "b", "ab", "ba", "aba"}, scores)));
+    return Tokenizer::load(folder.put("m.gguf", tokens_and_scores(tokens, scores)));
   };
   EXPECT_EQ(load({0, 0, 0, -1, -2, -3}).encode("aba").ids, (std::vector<std::int32_t>{0, 5}));  // the space is unknown
   EXPECT_EQ(load({0, 0, 0, -1, -2, -9}).encode("bab").ids, (std::vector<std::int32_t>{0, 2, 3}));
@@ -83,6 +84,8 @@ TEST(GgufTokenizer, ScoresMustOrderTheMerges) {
             std::string::npos);
   EXPECT_NE(message_of<FormatError>([&] { load({0, 0, 0, -1}); }).find("has 4 elements, must have 6"),
             std::string::npos);
+  tokens.push_back("");  // is no half of a merge
+  EXPECT_EQ(load({0, 0, 0, -1, -2, -3, 0}).encode("aba").ids, (std::vector<std::int32_t>{0, 5}));
 }
 
 }  // namespace

@@ -38,6 +38,10 @@ TEST(TokenizerJson, TheUnchangedFileIsAccepted) {
   const Encoding encoding = Tokenizer::parse(valid().dump(), "f", 4).encode("ab c");  // 4: the number of its tokens
   EXPECT_EQ(encoding.ids, (std::vector<std::int32_t>{1, 2, 3, 0}));
   EXPECT_EQ(encoding.type_ids, (std::vector<std::int32_t>{0, 3, 3, 3}));
+  json file = valid();
+  file["added_tokens"].push_back(file["added_tokens"][0]);
+  file["added_tokens"][2].update({{"id", 4}, {"content", "c"}, {"special", false}});
+  EXPECT_EQ(Tokenizer::parse(file.dump(), "f").special_tokens(), (std::vector<std::string>{"[UNK]", "[CLS]"}));
   EXPECT_EQ(refused_tokenizer(valid().dump(), 3), "f: model.vocab.\"##b\" is 3, must be 0 to 2");
 }
 

@@ -198,6 +198,8 @@ void parse_marian(const std::string& pieces, const std::string& vocabulary) {
 TEST(MarianTokenizer, EveryBrokenRuleIsNamed) {
   const std::string good = R"({"</s>": 0, "<unk>": 1, "a": 2})", unknown = piece("<unk>", 2), a = piece("a", 1);
   parse_marian(unknown + a, good);
+  const std::string unread = std::string("\x7D") + "1234" + "\x79" + "12345678";  // fields 15 of 4 and 8 bytes
+  parse_marian(unknown + unread + a, good);
   const std::tuple<std::string, std::string, std::string> cases[] = {
       {R"(vocab: "<unk>" is missing)", unknown + a, R"({"</s>": 0, "a": 2})"},
       {R"(vocab: "</s>" is missing)", unknown + a, R"({"<unk>": 0, "a": 2})"},

@@ -5,6 +5,7 @@
 #include "qkv/random.h"
 #include "qkv/text/tokenizer.h"
 #include "qkv/text/train_tokenizer.h"
+#include "stop_for_test.h"
 #include "text/stages/added_tokens.h"
 #include "text/stages/decoders.h"
 #include "text/stages/normalizers.h"
@@ -52,6 +53,13 @@ TEST(Trie, FindsTheLongestAsAMapDoes) {
     trie.insert(word, i);
   }
   for (const auto& [word, value] : map) ASSERT_EQ(trie.value(trie.find(word)), value);
+}
+
+TEST(Normalizers, AskWhetherToStop) {
+  const Characters text = to_characters(std::string(5000, 'A'));  // asked every 4,096 characters
+  const Normalizer steps[] = {to_lower, replace(U"b", U"c"), replace_spaces(U"_"), bert_normalizer(),
+                              precompiled(Charsmap(""))};
+  for (std::size_t i = 0; i < std::size(steps); ++i) EXPECT_GT(test::questions_of([&] { steps[i](text); }), 0) << i;
 }
 
 TEST(AddedTokens, AreFoundInTexts) {

@@ -130,6 +130,8 @@ TEST_F(TextFiles, LabelsAndFoldersThatDoNotFitAreRefused) {
   const std::string train = files_.train;
   files_.train = folder_.put("one.tsv", "one\teven\n");
   test::expect_refusal<std::invalid_argument>([&] { train_files(files_); }, "one.tsv has one label");
+  files_.train = folder_.put("special.tsv", "one [SEP]\teven\n");
+  test::expect_refusal<FormatError>([&] { train_files(files_); }, "special.tsv: line 1 holds the special token [SEP]");
   files_.train = train;
   files_.from.clear();
   test::expect_refusal<std::invalid_argument>([&] { train_files(files_); }, "(--from)");

@@ -135,6 +135,7 @@ TEST(TrainConfig, RefusesTheRest) {
         "model.model_dim must be even: the encoder has two directions"},
        {recurrent("\"attention\": \"dot\", \"directions\": 3"), "model.directions is 3, must be 1 to 2"},
        {recurrent("\"attention\": \"dot\", \"heads\": 2"), "model.heads is unknown; known are attention, cell"},
+       {plus("\"batch_tokens\": 0"), "training.batch_tokens is 0, must be 1 to"},
        {with("\"steps\": 500", "\"steps\": 20.5"), "training.steps must be an integer, is 20.5"},
        {with("\"steps\": 500", "\"steps\": 0"), "training must have steps or epochs above 0"},
        {with("\"steps\": 500", "\"seed\": 0"), "training must have steps or epochs above 0"},

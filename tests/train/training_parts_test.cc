@@ -287,6 +287,14 @@ TEST(LossCurve, PlacesPointsByStepAndLoss) {
   test::expect_contains(svg, "points=\"215.0,176.0 378.0,250.0 541.0,102.0 704.0,250.0\"");
   test::expect_contains(svg, "<circle cx=\"378.0\" cy=\"250.0\"");
   test::expect_contains(svg, ">best: 1.0000 at step 50<");
+  // Ticks of losses 0.8 apart or more, of steps 20: 324 - 74 i, 52 + 130.4 i.
+  for (const auto& [y, loss] : std::map<int, int>{{328, 0}, {254, 1}, {180, 2}, {106, 3}, {32, 4}}) {
+    test::expect_contains(svg, fmt::format("<text x=\"46.0\" y=\"{}.0\"", y));
+    test::expect_contains(svg, fmt::format(">{}<", loss));
+  }
+  for (const char* x : {"52.0", "182.4", "312.8", "443.2", "573.6", "704.0"}) {
+    test::expect_contains(svg, fmt::format("<text x=\"{}\" y=\"342.0\"", x));
+  }
 }
 
 TEST(LossCurve, OfNothingIsEmptyAxes) {

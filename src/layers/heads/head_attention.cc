@@ -17,13 +17,11 @@ namespace {
 MutableTensorView with_batch(const char* name, const MutableTensorView& view, const Dims& shape) {
   if (!view) return view;
   MutableTensorView whole = view;
-  if (view.rank() + 1 == shape.size() && shape[0] == 1) {
-    Dims strides{0};
+  if (view.rank() + 1 == shape.size()) {
+    Dims extents{1}, strides{0};
+    for (const std::int64_t extent : view.shape()) extents.push_back(extent);
     for (const std::int64_t stride : view.strides()) strides.push_back(stride);
-    whole = MutableTensorView(view.bytes(), view.dtype(), shape, strides);
-    for (int i = 0; i < view.rank(); ++i) {
-      if (view.size(i) != shape[i + 1]) whole = view;
-    }
+    whole = MutableTensorView(view.bytes(), view.dtype(), extents, strides);
   }
   if (whole.shape() != shape) {
     refuse("multi_head_attention", "{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape));

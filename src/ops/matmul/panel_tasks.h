@@ -74,11 +74,9 @@ class WideRoom {
       : size_(kWideDepth * panel_columns) {
     if (rows >= least) room_ = Tensor::uninitialized({workers(threads), size_});
   }
-  float* of(int worker) { return size_of_room() == 0 ? nullptr : room_.data<float>() + worker * size_; }
+  float* of(int worker) { return room_.element_count() == 0 ? nullptr : room_.data<float>() + worker * size_; }
 
  private:
-  std::int64_t size_of_room() const { return room_.rank() == 0 ? 0 : room_.element_count(); }
-
   std::int64_t size_;
   Tensor room_;
 };

@@ -85,6 +85,8 @@ TEST(LayerNorm, RefusesWhatDoesNotFit) {
   EXPECT_THROW(norm.forward(Tensor::zeros({2, 5})), std::invalid_argument);
   EXPECT_THROW(norm.forward(Tensor::zeros({2, 4}, Dtype::f64)), std::invalid_argument);
   EXPECT_THROW(norm.forward(Tensor::zeros({2, 4}), Tensor::zeros({1, 4})), std::invalid_argument);
+  Tensor columns = Tensor::zeros({4, 2});
+  EXPECT_THROW(norm.forward(Tensor::zeros({2, 4}), {}, columns.view().transpose(0, 1)), std::invalid_argument);
   EXPECT_THROW(norm.backward(Tensor::zeros({2, 4}), Tensor::zeros({1, 4})), std::invalid_argument);
   EXPECT_THROW(testing::norm({.dim = 4, .epsilon = -1.0})({}), std::invalid_argument);
 }

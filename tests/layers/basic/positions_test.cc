@@ -23,6 +23,7 @@ TEST(Sequences, OffsetsAreRunningSums) {
 TEST(Positions, WithinSequences) {
   const Tensor offsets = offsets_of(std::vector<std::int64_t>{2, 0, 3});
   EXPECT_EQ(positions_of(offsets, 3), (std::vector<std::int32_t>{0, 1, 0, 1, 2}));
+  EXPECT_TRUE(positions_of(offsets_of(std::vector<std::int64_t>{}), 3).empty());
   EXPECT_THROW(positions_of(offsets, 2), std::invalid_argument);
   EXPECT_THROW(positions_of(Tensor::zeros({2}), 3), std::invalid_argument);
 }
