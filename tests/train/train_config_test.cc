@@ -155,7 +155,11 @@ TEST(TrainKeys, AreThoseOfTheDocumentation) {
 }
 
 TEST(TrainKeys, AreInTheHelp) {
-  for (const TrainKey& key : train_keys()) test::expect_contains(training::train_keys_text(), "\n  " + key.name + " ");
+  const std::string text = training::train_keys_text();
+  for (const TrainKey& key : train_keys()) test::expect_contains(text, "\n  " + key.name + " ");
+  for (const char* section : {"model", "tokenizer", "training"}) {
+    test::expect_contains(text, fmt::format("\n\"{}\"\n", section));
+  }
 }
 
 // Of `model`'s keys behind those of every model of 16 dimensions.

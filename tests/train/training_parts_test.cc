@@ -280,21 +280,23 @@ TEST(TrainingLog, RefusesWhatIsNoLog) {
 
 // x from 52 to 704, y from 28 (the highest loss) to 324 (none). The best is the first of the lowest validations.
 TEST(LossCurve, PlacesPointsByStepAndLoss) {
-  const std::vector<CurvePoint> training{{0, 4}, {50, 2}, {100, 0}}, validation{{25, 2}, {50, 1}, {75, 3}, {100, 1}};
+  const std::vector<CurvePoint> training{{0, 40}, {50, 20}, {100, 0}},
+      validation{{25, 20}, {50, 10}, {75, 30}, {100, 10}};
   const std::string svg = training::loss_curve_svg(training, validation);
   EXPECT_TRUE(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
   test::expect_contains(svg, "points=\"52.0,28.0 378.0,176.0 704.0,324.0\"");
   test::expect_contains(svg, "points=\"215.0,176.0 378.0,250.0 541.0,102.0 704.0,250.0\"");
   test::expect_contains(svg, "<circle cx=\"378.0\" cy=\"250.0\"");
-  test::expect_contains(svg, ">best: 1.0000 at step 50<");
-  // Ticks of losses 0.8 apart or more, of steps 20: 324 - 74 i, 52 + 130.4 i.
-  for (const auto& [y, loss] : std::map<int, int>{{328, 0}, {254, 1}, {180, 2}, {106, 3}, {32, 4}}) {
-    test::expect_contains(svg, fmt::format("<text x=\"46.0\" y=\"{}.0\"", y));
-    test::expect_contains(svg, fmt::format(">{}<", loss));
+  test::expect_contains(svg, ">best: 10.0000 at step 50<");
+  // Ticks of losses 10 apart, the least of 1, 2, 5, 10 ... that is not below a fifth, and of steps 20.
+  for (int i = 0; i <= 4; ++i) {
+    test::expect_contains(svg, fmt::format("<text x=\"46.0\" y=\"{}.0\"", 328 - 74 * i));
+    test::expect_contains(svg, fmt::format(">{}<", 10 * i));
   }
   for (const char* x : {"52.0", "182.4", "312.8", "443.2", "573.6", "704.0"}) {
     test::expect_contains(svg, fmt::format("<text x=\"{}\" y=\"342.0\"", x));
   }
+  EXPECT_EQ(svg.find(">50<"), std::string::npos);
 }
 
 TEST(LossCurve, OfNothingIsEmptyAxes) {
