@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "help.h"
+#include "io/files/descriptor.h"
 #include "notes.h"
 #include "qkv/files.h"
 #include "qkv/version.h"
@@ -143,7 +144,7 @@ void add_manual(Command& program) {
   const auto folder = std::make_shared<std::string>();
   command.add({{"--out", file(*folder, "FOLDER"), "Where qkv.1, qkv-attend.1 ... are written", required()}});
   command.on_run([&program, folder] {
-    std::filesystem::create_directories(*folder);
+    io::create_folders(*folder);
     write_pages(program.help(), *folder);
     note_written(*folder, "man -l reads a page of it");
   });

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <map>
 #include <mutex>
 #include <string>
 
 #include "core/refuse.h"
 #include "core/stop.h"
+#include "io/files/descriptor.h"
 #include "lab/compare/catalog.h"
 #include "lab/compare/chart.h"
 #include "lab/compare/cost.h"
@@ -282,7 +282,7 @@ class Comparing {
 
   // As many at a time as there are threads: one of these small models keeps one thread busy, not two.
   void train_all(Progress& progress, Comparison& comparison) const {
-    std::filesystem::create_directories(files_.folder);
+    io::create_folders(files_.folder);
     std::vector<RunResult> results(runs_.size());
     parallel_for(std::ssize(runs_), 0, [&](std::int64_t i, int) {
       const auto index = static_cast<std::size_t>(i);

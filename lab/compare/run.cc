@@ -13,6 +13,7 @@
 #include <string>
 
 #include "core/refuse.h"
+#include "io/files/descriptor.h"
 #include "io/json/json_document.h"
 #include "lab/compare/catalog.h"
 #include "lab/compare/pair_tasks.h"
@@ -253,7 +254,7 @@ bool is_finished(const Run& run, const RunFiles& files) { return earlier(run, fi
 RunResult finish(const Run& run, const RunFiles& files, const std::function<void(std::int64_t)>& on_step) {
   if (std::optional<RunResult> result = earlier(run, files)) return *std::move(result);
   const std::string own = folder_of(run, files);
-  std::filesystem::create_directories(own);
+  io::create_folders(own);
   const RunPlace place{.folder = own, .identity = identity_of(run), .on_step = on_step};
   const std::vector<std::string>& models = catalog_task(run.task).models;
   const bool reads = std::all_of(models.begin(), models.end(), is_reader);

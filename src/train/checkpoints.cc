@@ -92,6 +92,7 @@ void add(const Tensor& values, Tensor& sum) {
 
 // Held while a process trains into a folder; the system lets go of it when the process ends, however it ends.
 io::Descriptor lock(const std::string& folder) {
+  io::create_folders(folder);
   const std::string path = folder + "/lock";
   io::Descriptor file(io::retry([&] { return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); }));
   if (!file) io::throw_io_error(path, "write");
@@ -99,13 +100,6 @@ io::Descriptor lock(const std::string& folder) {
     throw IoError(folder + ": another process is training into it", EWOULDBLOCK);
   }
   return file;
-}
-
-std::string created(const std::string& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) io::throw_io_error(folder, "create", error);
-  return folder;
 }
 
 // Ascending; none if the folder is missing.
@@ -169,7 +163,7 @@ bool Checkpoints::exist(const std::string& folder) { return !steps_in(folder).em
 
 Checkpoints::Checkpoints(const std::string& folder, std::int64_t period, std::int64_t kept,
                          std::function<void(const std::string&)> notice)
-    : folder_(created(folder)), period_(period), kept_(kept), notice_(std::move(notice)), lock_(lock(folder)) {}
+    : folder_(folder), period_(period), kept_(kept), notice_(std::move(notice)), lock_(lock(folder)) {}
 
 std::string Checkpoints::path_of(std::int64_t step) const { return fmt::format("{}/{}{:09}", folder_, kPrefix, step); }
 

@@ -288,7 +288,7 @@ TEST_F(TextFiles, WordsThatBreakARuleAreRefused) {
            {"a.txt", "w1\n", "a.txt: line 1 must be a word, a tab and its label, or blank between texts"},
            {"a.txt", "w1\tA\nw 2\tA\n", "a.txt: line 1 begins a text with the word \"w 2\"; a word has no spaces"},
            {"a.txt", "[SEP]\tA\n", "a.txt: line 1 begins a text that holds the special token [SEP]"},
-           {"a.jsonl", "{\"words\": [\"w1\"], \"labels\": []}\n", "a.jsonl: line 1 has 1 words and 0 labels"},
+           {"a.jsonl", "{\"words\": [\"w1\"], \"labels\": []}\n", "a.jsonl: line 1 has 1 word and 0 labels"},
            {"a.jsonl", "{\"words\": [], \"labels\": []}\n", "a.jsonl: line 1 has no words"}}) {
     const std::string path = folder_.put(name, text);
     const std::string found = test::message_of<FormatError>(

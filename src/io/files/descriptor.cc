@@ -28,6 +28,12 @@ void check_regular(const std::string& path, const char* action, mode_t mode) {
   throw IoError(path + ": cannot " + action + ": not a regular file", S_ISDIR(mode) ? EISDIR : EINVAL);
 }
 
+void create_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw_io_error(path, "create", error);
+}
+
 // O_NONBLOCK: opening a FIFO that nobody writes to must not wait.
 Descriptor open_to_read(const std::string& path) {
   Descriptor file(retry([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));

@@ -36,6 +36,9 @@ class Descriptor {
 // The same for what is no regular file: EISDIR for a folder, else EINVAL.
 void check_regular(const std::string& path, const char* action, mode_t mode);
 
+// The folder and those it is in, where they are missing.
+void create_folders(const std::string& path);
+
 // Repeats a system call that a signal interrupted.
 template <class Call>
 auto retry(Call call) {

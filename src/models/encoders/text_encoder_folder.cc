@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "io/files/descriptor.h"
 #include "models/model_kinds.h"
 #include "qkv/error.h"
 #include "qkv/files.h"
@@ -269,7 +269,7 @@ void write_sentence_folder(const std::string& folder, const std::string& from, c
                        {"path", path},
                        {"type", std::string("sentence_transformers.models.") + type}});
   }
-  std::filesystem::create_directories(folder + "/1_Pooling");
+  io::create_folders(folder + "/1_Pooling");
   write("modules.json", modules);
   write("1_Pooling/config.json", {{"word_embedding_dimension", encoder.model_dim},
                                   {"pooling_mode_cls_token", pooling == SentencePooling::first},

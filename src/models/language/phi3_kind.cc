@@ -12,7 +12,9 @@ LanguageModelConfig read_phi3(const ModelConfig& json) {
   const RotaryDefaults rotary{.partial = 1};
   LanguageModelConfig config = json.find("sliding_window") ? read_mistral(json, rotary) : read_llama(json, rotary);
   if (config.layers.front().rotary->scaling.kind != RotaryScaling::Kind::none) {
-    json.root().refuse("must not scale rotary positions: phi3 knows only \"longrope\", which is not supported");
+    const auto older = json.find("rope_scaling");
+    (older ? older : json.find("rope_parameters"))
+        ->refuse("must not scale positions: phi3 knows only \"longrope\", which is not supported");
   }
   return config;
 }

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "core/counted.h"
 #include "io/files/byte_source.h"
 #include "io/files/files.h"
 #include "io/files/text.h"
@@ -42,7 +43,9 @@ std::vector<LabelledWords> read_word_objects(const std::string& path, const Text
     for (const io::JsonValue& word : document.root()["words"].elements()) text.words.push_back(word.string());
     for (const io::JsonValue& label : document.root()["labels"].elements()) text.labels.push_back(label.string());
     if (text.words.size() != text.labels.size()) {
-      refuse_line(path, number, fmt::format("has {} words and {} labels", text.words.size(), text.labels.size()));
+      refuse_line(path, number,
+                  fmt::format("has {} and {}", counted(std::ssize(text.words), "word"),
+                              counted(std::ssize(text.labels), "label")));
     }
   });
   return texts;
