@@ -96,6 +96,12 @@ bool is_null(const ModelConfig& config, std::string_view key) {
   return null;
 }
 
+io::JsonValue rotary_parameters(const ModelConfig& config) {
+  auto parameters = config.find("rope_scaling");
+  if (!parameters || parameters->is("{}")) parameters = config.find("rope_parameters");
+  return parameters ? *parameters : config.root();
+}
+
 RotaryConfig read_rotary(const io::JsonValue& parameters, const ModelConfig& config, std::int64_t head_dim,
                          const RotaryDefaults& defaults) {
   const double share = read_share(parameters, defaults);
@@ -115,9 +121,7 @@ RotaryConfig read_rotary(const ModelConfig& config, std::int64_t head_dim, const
   own.base = above_zero(root, "rope_theta", own.base);
   const double share = read_share(root, own);
   if (own.partial) own.partial = share;
-  auto parameters = root.find("rope_scaling");  // first, as in transformers
-  if (!parameters || parameters->is("{}")) parameters = root.find("rope_parameters");
-  return read_rotary(parameters ? *parameters : root, config, head_dim, own);
+  return read_rotary(rotary_parameters(config), config, head_dim, own);
 }
 
 std::int64_t readable_positions(const ModelConfig& config, const std::optional<RotaryConfig>& rotary) {

@@ -19,6 +19,10 @@ bool is_null(const ModelConfig& config, std::string_view key);
 std::function<bool(std::size_t layer)> windowed_layers(const ModelConfig& config, std::int64_t layers,
                                                        const std::function<bool(std::size_t layer)>& otherwise);
 
+// What says how rotary positions are scaled: "rope_scaling" unless it is empty, as in transformers, else
+// "rope_parameters"; without either the whole document.
+io::JsonValue rotary_parameters(const ModelConfig& config);
+
 // How queries and keys rotate: from "rope_theta" and "rope_scaling", as older files have it, or "rope_parameters".
 // Heads have `head_dim` elements, of which the share `partial` rotates unless the file has one; not given: all, and the
 // file must not have another share.

@@ -167,6 +167,9 @@ smollm2 Yarn-from-the-root = {"original_max_position_embeddings": 1024, "rope_sc
     => LanguageModel: 30 layers of 576, 9 heads on 3, 8192 positions, rotary 100000 of 64, scaled by 8 from 1024, tied
 smollm2 Phi-3-mini-128k = {"model_type": "phi3", "rope_scaling": {"type": "yarn", "factor": 4.0}}
     => rope_scaling must not scale positions: phi3 knows only "longrope", which is not supported
+smollm2 Phi-3-empty-scaling = {"model_type": "phi3", "rope_scaling": {}, "rope_parameters": {"rope_type": "linear",
+    "factor": 4.0}}
+    => rope_parameters must not scale positions: phi3 knows only "longrope", which is not supported
 smollm2 Mistral-7B-v0.1 = {"model_type": "mistral", "hidden_size": 4096, "num_attention_heads": 32, "num_hidden_layers":
     32, "num_key_value_heads": 8, "sliding_window": 4096, "rope_theta": 10000.0, "tie_word_embeddings": false}
     => LanguageModel: 32 layers of 4096, 32 heads on 8, 8192 positions, rotary 10000 of 128, 32 windows

@@ -12,9 +12,7 @@ LanguageModelConfig read_phi3(const ModelConfig& json) {
   const RotaryDefaults rotary{.partial = 1};
   LanguageModelConfig config = json.find("sliding_window") ? read_mistral(json, rotary) : read_llama(json, rotary);
   if (config.layers.front().rotary->scaling.kind != RotaryScaling::Kind::none) {
-    const auto older = json.find("rope_scaling");
-    (older ? older : json.find("rope_parameters"))
-        ->refuse("must not scale positions: phi3 knows only \"longrope\", which is not supported");
+    rotary_parameters(json).refuse("must not scale positions: phi3 knows only \"longrope\", which is not supported");
   }
   return config;
 }
