@@ -10,20 +10,6 @@ Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more) {
   return shape;
 }
 
-TensorView with_rank(const TensorView& view, int rank) {
-  if (view.rank() >= rank) return view;
-  Dims shape, strides;
-  for (int i = view.rank(); i < rank; ++i) {
-    shape.push_back(1);
-    strides.push_back(0);
-  }
-  for (int i = 0; i < view.rank(); ++i) {
-    shape.push_back(view.size(i));
-    strides.push_back(view.stride(i));
-  }
-  return {view.bytes(), view.dtype(), shape, strides};
-}
-
 void require_shape(std::string_view name, const TensorView& view, const Dims& shape) {
   if (view.shape() != shape) fail("{} must be {}, got {}", name, to_string(shape), to_string(view.shape()));
 }

@@ -18,7 +18,20 @@ template <class... Args>
 Dims concatenate(Dims shape, std::initializer_list<std::int64_t> more);
 
 // Leading dimensions of extent 1 until the view has this rank.
-TensorView with_rank(const TensorView& view, int rank);
+template <class View>
+View with_rank(const View& view, int rank) {
+  if (view.rank() >= rank) return view;
+  Dims shape, strides;
+  for (int i = view.rank(); i < rank; ++i) {
+    shape.push_back(1);
+    strides.push_back(0);
+  }
+  for (int i = 0; i < view.rank(); ++i) {
+    shape.push_back(view.size(i));
+    strides.push_back(view.stride(i));
+  }
+  return {view.bytes(), view.dtype(), shape, strides};
+}
 
 // `name` is what messages call the view.
 void require_shape(std::string_view name, const TensorView& view, const Dims& shape);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "attention/call/view_checks.h"
 #include "attention/forward/attention_in_place.h"
 #include "core/mathematics.h"
 #include "core/refuse.h"
@@ -16,13 +17,7 @@ namespace {
 // An output without the batch dimension, for inputs without one, gets it.
 MutableTensorView with_batch(const char* name, const MutableTensorView& view, const Dims& shape) {
   if (!view) return view;
-  MutableTensorView whole = view;
-  if (view.rank() + 1 == shape.size()) {
-    Dims extents{1}, strides{0};
-    for (const std::int64_t extent : view.shape()) extents.push_back(extent);
-    for (const std::int64_t stride : view.strides()) strides.push_back(stride);
-    whole = MutableTensorView(view.bytes(), view.dtype(), extents, strides);
-  }
+  const MutableTensorView whole = view.rank() + 1 == shape.size() ? with_rank(view, shape.size()) : view;
   if (whole.shape() != shape) {
     refuse("multi_head_attention", "{} is {}; it must be {}", name, to_string(view.shape()), to_string(shape));
   }
