@@ -165,6 +165,8 @@ Weights FolderTensors::weights(WeightStorage storage) {
   for (const File& file : files_) {
     if (file.path != path_) files.push_back(file.path);
   }
+  // What the rows of a matrix are, heads for one, the config says; a GGUF file has its own.
+  if (!is_gguf(folder_)) files.push_back(folder_ + "/config.json");
   weights.set_panels(panels_of(folder_, files, storage));
   return weights;
 }

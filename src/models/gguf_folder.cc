@@ -242,12 +242,31 @@ Dtype dtype_of_type(io::GgufType type) {
   return type == io::GgufType::f16 ? Dtype::f16 : type == io::GgufType::bf16 ? Dtype::bf16 : Dtype::f32;
 }
 
+// A token by the name of its key: "bos", "eos" ...
+std::optional<std::int64_t> token_id(io::GgufFile& file, const GgufModel& model, std::string_view name) {
+  const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+  return file.has(key) ? std::optional(file.integer(key, 0, model.vocab - 1)) : std::nullopt;
+}
+
 // The ids that files name, and under what name they go into both configs.
 void add_token_ids(io::GgufFile& file, const GgufModel& model, OrderedJson& config) {
   for (const auto& [from, to] : {std::pair("bos", "bos"), {"eos", "eos"}, {"padding", "pad"}}) {
-    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", from);
-    if (file.has(key)) config[fmt::format("{}_token_id", to)] = file.integer(key, 0, model.vocab - 1);
+    if (const auto id = token_id(file, model, from)) config[fmt::format("{}_token_id", to)] = *id;
   }
+}
+
+OrderedJson generation_config_of(io::GgufFile& file, const GgufModel& model) {
+  OrderedJson config = OrderedJson::object();
+  add_token_ids(file, model, config);
+  // As in llama.cpp a text, a turn and a message that calls a tool end alike.
+  std::vector<std::int64_t> ends;
+  for (const char* name : {"eos", "eot", "eom"}) {
+    const auto id = token_id(file, model, name);
+    if (id && std::ranges::count(ends, *id) == 0) ends.push_back(*id);
+  }
+  if (ends.size() > 1) config["eos_token_id"] = ends;
+  if (ends.size() == 1) config["eos_token_id"] = ends[0];
+  return config;
 }
 
 OrderedJson config_of(io::GgufFile& file, const GgufModel& model,
@@ -287,8 +306,7 @@ OrderedJson tokenizer_config_of(io::GgufFile& file, const GgufModel& model) {
                         {"model_max_length", model.positions}};
   std::map<std::int64_t, std::vector<std::string>> named;
   for (const auto& [from, to] : {std::pair("bos", "bos"), {"eos", "eos"}, {"unknown", "unk"}, {"padding", "pad"}}) {
-    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", from);
-    if (file.has(key)) named[file.integer(key, 0, model.vocab - 1)].push_back(fmt::format("{}_token", to));
+    if (const auto id = token_id(file, model, from)) named[*id].push_back(fmt::format("{}_token", to));
   }
   file.for_each_string("tokenizer.ggml.tokens", [&](std::size_t id, std::string_view token) {
     const auto found = named.find(static_cast<std::int64_t>(id));
@@ -334,7 +352,7 @@ std::string GgufFolder::text(std::string_view name) {
   if (name == "tokenizer.json") return text::gguf_tokenizer_json(own.file);
   OrderedJson json = OrderedJson::object();
   if (name == "config.json") json = config_of(own.file, own.model, own.conversions);
-  if (name == "generation_config.json") add_token_ids(own.file, own.model, json);
+  if (name == "generation_config.json") json = generation_config_of(own.file, own.model);
   if (name == "tokenizer_config.json") json = tokenizer_config_of(own.file, own.model);
   return json.dump(2) + "\n";
 }

@@ -2,6 +2,7 @@
 #include "models/panel_file.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 #include "io/arrays/safetensors_header.h"
 #include "io/files/byte_source.h"
 #include "io/files/descriptor.h"
-#include "io/files/mapped_file.h"
 #include "io/files/text.h"
 #include "models/gguf_folder.h"
 #include "ops/matmul/int8_panel.h"
@@ -27,6 +27,7 @@ namespace {
 
 // Version of the panel layout: one more with every change.
 constexpr const char* kLayout = "1";
+constexpr const char* kRebuild = "; `qkv pack` rebuilds the file";
 constexpr const char *kLayoutKey = "qkv_panels", *kTargetKey = "target", *kWeightsKey = "weights";
 
 thread_local constinit PackingScope* packing = nullptr;
@@ -73,18 +74,40 @@ std::string target_of(WeightStorage storage) {
   return storage == WeightStorage::int8 ? fmt::format("{}, {} bytes a step", target, int8_group()) : target;
 }
 
-std::map<std::string, std::string> metadata_of(const std::vector<std::string>& weights, WeightStorage storage) {
-  return {{kLayoutKey, kLayout}, {kTargetKey, target_of(storage)}, {kWeightsKey, stamp_of(weights)}};
+std::map<std::string, std::string> metadata_of(const std::vector<std::string>& made_of, WeightStorage storage) {
+  return {{kLayoutKey, kLayout}, {kTargetKey, target_of(storage)}, {kWeightsKey, stamp_of(made_of)}};
 }
 
+// A file's bytes as memory that is shared with whoever maps it too, and read when it is touched, as long as the pointer
+// is kept. Replacing the file changes nothing; who cuts it short meanwhile ends the process by a signal.
+struct MappedFile {
+  // IoError unless the path is a regular file that can be read.
+  explicit MappedFile(const std::string& path) {
+    const io::Descriptor file = io::open_to_read(path);
+    const auto size = static_cast<std::size_t>(io::regular_file_size(path, file));
+    if (size == 0) return;
+    void* memory = mmap(nullptr, size, PROT_READ, MAP_SHARED, file.get(), 0);
+    if (memory == MAP_FAILED) io::throw_io_error(path, "read");
+    bytes = {static_cast<const std::byte*>(memory), size};
+    owner.reset(memory, [size](const void* begin) { munmap(const_cast<void*>(begin), size); });
+  }
+
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
 struct PanelFile {
-  explicit PanelFile(const std::string& path) : file(io::map_file(path)) {
+  explicit PanelFile(const std::string& path) : file(path) {
     io::MemorySource source({reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
-    header = io::read_safetensors_header(source, path);
+    try {
+      header = io::read_safetensors_header(source, path);
+    } catch (const FormatError& error) {
+      throw FormatError(error.what() + std::string(kRebuild));
+    }
     begin = static_cast<std::size_t>(source.position());
   }
 
-  io::MappedFile file;
+  MappedFile file;
   io::SafetensorsHeader header;
   std::size_t begin;  // of the first matrix
 };
@@ -96,7 +119,7 @@ std::string unfit(const io::SafetensorsHeader& header, const std::map<std::strin
     const std::string there = found == header.metadata.end() ? "" : found->second;
     if (there == wanted) continue;
     if (key == kTargetKey) return fmt::format("is for the target {}, not {}", io::quote(there), wanted);
-    return key == kLayoutKey ? "has another version" : "is for other weights";
+    return key == kLayoutKey ? "has another version" : "is for other weights or another config";
   }
   return {};
 }
@@ -118,7 +141,7 @@ class MappedPanels : public PanelStore {
     try {
       return PackedMatrix(rows, columns, storage, found->second, owner_);
     } catch (const std::invalid_argument& error) {
-      throw FormatError(fmt::format("{}: {}: {}; `qkv pack` rebuilds the file", path_, io::quote(name), error.what()));
+      throw FormatError(fmt::format("{}: {}: {}{}", path_, io::quote(name), error.what(), kRebuild));
     }
   }
   void keep(const std::string&, const PackedMatrix&) override {}
@@ -166,15 +189,15 @@ std::vector<std::string> PackingScope::write() const {
   return written;
 }
 
-std::shared_ptr<PanelStore> panels_of(const std::string& model, const std::vector<std::string>& weights,
+std::shared_ptr<PanelStore> panels_of(const std::string& model, const std::vector<std::string>& made_of,
                                       WeightStorage storage) {
   const std::string path = panel_path(model, storage);
   if (packing != nullptr) {
-    return packing->kept_.emplace_back(std::make_shared<PackingScope::Kept>(path, metadata_of(weights, storage)));
+    return packing->kept_.emplace_back(std::make_shared<PackingScope::Kept>(path, metadata_of(made_of, storage)));
   }
   if (block_bytes(storage) > 0 || !io::is_there(path)) return nullptr;
   const PanelFile panels(path);
-  if (const std::string reason = unfit(panels.header, metadata_of(weights, storage)); !reason.empty()) {
+  if (const std::string reason = unfit(panels.header, metadata_of(made_of, storage)); !reason.empty()) {
     if (const auto tell = tell_unfit.load()) tell(path + " " + reason);
     return nullptr;
   }

@@ -294,6 +294,20 @@ TEST(Generate, SamplingFollowsTheProbabilities) {
   expect({.top_k = 3, .top_p = 0.8, .min_p = 0.7}, {0, 0, 3.0 / 7, 4.0 / 7});
 }
 
+// Of equal tokens the one whose part of [0, 1) has a number: 53 bits of philox(length, part, line) with the seed.
+TEST(Generate, DrawsAreThoseOfTheStream) {
+  constexpr int kLines = 64, kTokens = 16;
+  Chains model(std::vector<Table>(kLines, Table(kTokens, std::vector<float>(kTokens, 0))));
+  const auto drawn = generate(model, kLines, {.ends = {}, .max_length = 2, .sampling = Sampling{.seed = 7}});
+  for (std::uint32_t line = 0; line < kLines; ++line) {
+    for (std::uint32_t length = 0; length < 2; ++length) {
+      const auto bits = philox({length, 0, line, 0}, 7);
+      const double number = std::ldexp(bits[0], -32) + std::ldexp(bits[1] / 2048, -53);
+      EXPECT_EQ(drawn[line][0].tokens[length], static_cast<int>(std::ceil(number * kTokens)) - 1) << line;
+    }
+  }
+}
+
 // Of 2,000 tokens in a mixed order the i-th has a probability of i + 1 parts of 2,001,000; the shares of those below
 // some bounds.
 TEST(Generate, SamplingFollowsTheProbabilitiesOfManyTokens) {
@@ -410,6 +424,8 @@ TEST(Generate, RefusesWhatDoesNotFit) {
     EXPECT_THROW(generate(model, 1, options), std::invalid_argument) << &options - cases;
     EXPECT_EQ(model.steps(), 0);
   }
+  Chains of_no_batch({kGarden});
+  EXPECT_THROW(generate(of_no_batch, -1, {.ends = {1}}), std::invalid_argument);
   for (const float hostile : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     Table table = kGarden;
     table[0][3] = hostile;

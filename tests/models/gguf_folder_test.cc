@@ -119,5 +119,24 @@ TEST(GgufFolder, RefusesWhatIsNoSuchModel) {
   }
 }
 
+// llama.cpp stops at each of them; a model's turn ends by another token than its text (Gemma).
+TEST(GgufFolder, EndsOfTurnsAndMessagesEndTexts) {
+  const std::string good = slurp(gguf_golden("llama.gguf"));  // whose texts end with 2
+  const auto end = [](const std::string& name, std::uint32_t id) {
+    return key("tokenizer.ggml." + name + "_token_id", 4, u32(id));
+  };
+  std::string both = with_key(good, end("eot", 7) + end("eom", 9));
+  ++both[16];  // two keys
+  const TemporaryFolder folder;
+  for (const auto& [file, ends] : {std::pair(both, nlohmann::json{2, 7, 9}), {with_key(good, end("eot", 2)), 2}}) {
+    convert_gguf(folder.put("m.gguf", file), folder / "model");
+    EXPECT_EQ(nlohmann::json::parse(slurp(folder / "model/generation_config.json")).at("eos_token_id"), ends);
+    EXPECT_EQ(nlohmann::json::parse(slurp(folder / "model/config.json")).at("eos_token_id"), 2);
+    std::filesystem::remove_all(folder / "model");
+  }
+  expect_refused({{with_key(good, end("eot", 300)), "key \"tokenizer.ggml.eot_token_id\": is 300, must be 0 to 285"}},
+                 "m.gguf", [&](const std::string& path) { convert_gguf(path, folder / "model"); });
+}
+
 }  // namespace
 }  // namespace qkv::test

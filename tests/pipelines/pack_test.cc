@@ -74,7 +74,7 @@ TEST(Pack, ATableApartFromTheOutputIsInTheFile) {
   }
 }
 
-TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
+TEST(Pack, OfOtherWeightsConfigOrTargetIsNotUsed) {
   const PackedFolder folder("language/gpt2");
   const std::string file = pack_folder(folder / "")[0], model = folder / "model.safetensors";
   SafeTensors tensors = read_safetensors(model);
@@ -85,9 +85,15 @@ TEST(Pack, OfOtherWeightsOrAnotherTargetIsNotUsed) {
   write_safetensors(model, tensors);
   std::filesystem::last_write_time(model, written);  // of the same size and time
   const std::string changed = certificate(folder / "");
-  EXPECT_EQ(unfit_lines, std::vector{file + " is for other weights"});
+  EXPECT_EQ(unfit_lines, std::vector{file + " is for other weights or another config"});
   std::filesystem::remove(file);
   EXPECT_EQ(certificate(folder / ""), changed);
+
+  pack_folder(folder / "");
+  std::ofstream(folder / "config.json", std::ios::app) << '\n';
+  unfit_lines.clear();
+  EXPECT_EQ(certificate(folder / ""), changed);
+  EXPECT_EQ(unfit_lines, std::vector{file + " is for other weights or another config"});
 
   pack_folder(folder / "");
   const std::string here = selected_target();
@@ -130,7 +136,7 @@ TEST(Pack, RefusesBlocksAndDamagedFiles) {
     std::filesystem::remove(file);
     std::ofstream(file, std::ios::binary) << damaged;
     const std::string message = message_of<FormatError>([&] { certificate(folder / ""); });
-    EXPECT_TRUE(message.starts_with(file)) << message;
+    EXPECT_TRUE(message.starts_with(file) && message.ends_with("; `qkv pack` rebuilds the file")) << message;
   };
   expect_refused("");
   expect_refused(bytes.substr(0, 7));

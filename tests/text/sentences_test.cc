@@ -37,7 +37,7 @@ TEST(Sentences, ByHand) {
         "D\u00f1a. Ana, n\u00fam. 4.| Fin.",
         // Quotes and brackets stay with their sentence.
         "He said \"Go.\"| She went.| (It rained.)| \u00abEnd.\u00bb| \u201cNew.\u201d| 'Old.'| Last",
-        "Go.| \"Stay.\"| 'Why?'",
+        "Go.| \"Stay.\"| 'Why?'", "Ok.\"B",
         // Spaces may be missing.
         "Hello.|How are you?|Fine!|I am.", "Open README.TXT and Node.JS in U.S.A now.",
         "Hola.|\u00bfQu\u00e9 tal?|\u00a1Bien! \u00bfy t\u00fa? s\u00ed",

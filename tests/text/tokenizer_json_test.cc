@@ -225,6 +225,9 @@ TEST(TokenizerJson, EveryBrokenRuleOfAUnigramVocabularyIsNamed) {
 /model/unk_id = null => model.unk_id must be an integer, is null
 /model/byte_fallback = 1 => model.byte_fallback must be true or false, is number
 )");
+  json longer = file;
+  longer["model"]["vocab"][1][0] = std::string(1025, 'a');
+  EXPECT_EQ(refused_tokenizer(longer.dump()), "f: model.vocab[1][0] is longer than 1024 characters");
 }
 
 TEST(TokenizerJson, TextThatIsNotJsonIsRefused) {

@@ -230,6 +230,13 @@ TEST(MarianTokenizer, EveryBrokenRuleIsNamed) {
   }
 }
 
+TEST(MarianTokenizer, TheUnknownPieceNeedNotBeTheFirst) {
+  const test::TemporaryFolder folder;
+  const Tokenizer tokenizer = Tokenizer::load_marian(folder.put("spm", piece("a", 1) + piece("<unk>", 2)),
+                                                     folder.put("vocab", R"({"</s>": 0, "<unk>": 1, "a": 2})"));
+  EXPECT_EQ(tokenizer.encode("a").ids, (std::vector<std::int32_t>{1, 2, 0}));  // a space is before it
+}
+
 // No beginning of a good file, and no change of one byte, does more than be read or refused.
 TEST(MarianTokenizer, DamagedFilesAreReadOrRefused) {
   const std::string pieces = slurp(kFolder + "source.spm"), vocabulary = slurp(kFolder + "vocab.json");

@@ -58,6 +58,7 @@ TEST(Trainer, Learns) {
   Watcher watcher;
   EXPECT_EQ(run(model, folder / "", {.observer = &watcher}).step, 60);
   EXPECT_EQ(watcher.last.step, 60);
+  EXPECT_GT(watcher.last.tokens_per_second, 0);
   ASSERT_EQ(watcher.validations.size(), 3u);
   EXPECT_LT(watcher.validations.back().loss, 0.2);
   EXPECT_LT(watcher.validations.back().loss, watcher.validations.front().loss / 2);

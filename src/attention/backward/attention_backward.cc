@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "attention/backward/score_parameters.h"
+#include "attention/backward/backward_call.h"
 #include "attention/call/apart.h"
 #include "attention/call/attention_call.h"
 #include "core/float_environment.h"

@@ -1,6 +1,6 @@
 // The gradients of attention with respect to what its scores are made of: queries and keys of dot products, and the
 // hidden layers w_query q and w_key k of additive scores (concat: w's two halves). The other gradients of a score
-// follow by matrix products: score_parameters.h.
+// follow by matrix products: score_parameters.cc.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,10 @@ struct DoubleBackwardSchedule {
 BackwardSchedule differentiate_scores(const AttentionCall& call, const BackwardInputs& inputs,
                                       const AttentionOptions& options, const AttentionGradients& gradients,
                                       Arena& arena);
+
+// attention_backward() of a checked call, whatever its score: what differentiate_scores() gives, by the chain rule.
+BackwardSchedule differentiate(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
+                               const AttentionGradients& gradients, Arena& arena);
 
 // The same of attention_double_backward(), without `inputs.moved`.
 DoubleBackwardSchedule differentiate_twice(const AttentionCall& call, BackwardInputs inputs,

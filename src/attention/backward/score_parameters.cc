@@ -2,11 +2,10 @@
 // queries and keys.
 //   bilinear:  q^T w k = (w^T q) . k, a dot product of projected queries
 //   additive:  v . tanh(w_query q + w_key k), where the kernel differentiates with respect to both summands
-#include "attention/backward/score_parameters.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "attention/backward/backward_call.h"
 #include "attention/call/view_checks.h"
 #include "core/mathematics.h"
 #include "core/stop.h"
@@ -164,7 +163,6 @@ BackwardSchedule differentiate_bilinear(const AttentionCall& call, const Backwar
   const AttentionCall projected_call(projected, k, v, dot);
   arena.keep(projected_call.memory());
   AttentionGradients inner = gradients;
-  inner.score = {};
   inner.query = gradients.query || gradients.score.w_query ? grad_projected : MutableTensorView();
   inner.key = gradients.key ? grad_key : MutableTensorView();
   inner.value = gradients.value ? grad_value : MutableTensorView();

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "attention/backward/backward_call.h"
-#include "attention/backward/score_parameters.h"
 #include "attention/call/attention_call.h"
 #include "attention/call/output_kinds.h"
 #include "attention/call/view_checks.h"

@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "io/arrays/safetensors_header.h"
+#include "io/files/byte_source.h"
 #include "io/files/files.h"
 #include "io/files/text.h"
 #include "qkv/error.h"
@@ -42,20 +45,20 @@ ArrayPath parse_array_path(const std::string& path) {
 namespace {
 
 Tensor read_tensor(const std::string& path, const std::optional<std::string>& name) {
-  SafeTensors content = read_safetensors(path);
-  const auto found = name ? content.tensors.find(*name) : content.tensors.end();
-  if (found != content.tensors.end()) return std::move(found->second);
+  io::FileSource source(path);
+  const io::SafetensorsHeader header = io::read_safetensors_header(source, path);
+  auto found = io::read_safetensors_elements(source, header, [&](const std::string& one) { return one == name; }, path);
+  if (!found.empty()) return std::move(found.begin()->second);
   constexpr std::size_t kShown = 10;
   std::vector<std::string> names;
-  for (const auto& entry : content.tensors) {
-    if (names.size() == kShown) break;
-    names.push_back(io::quote(entry.first));
-  }
+  for (const io::SafetensorsEntry& entry : header.entries) names.push_back(io::quote(entry.name));
+  std::ranges::sort(names);
+  names.resize(std::min(names.size(), kShown));
   throw FormatError(
       fmt::format("{}: {}; it has {}{}", path,
                   name ? "no tensor " + io::quote(*name) : fmt::format("which tensor? Write {}:TENSOR", path),
                   names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
-                  content.tensors.size() > kShown ? ", ..." : ""));
+                  header.entries.size() > kShown ? ", ..." : ""));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "core/refuse.h"
 #include "core/stop.h"
-#include "models/language/token_rows.h"
+#include "models/token_rows.h"
 #include "qkv/models/language_model.h"
 #include "qkv/stop.h"
 

@@ -12,7 +12,7 @@
 #include "layers/stack/layer_parts.h"
 #include "models/folder_tensors.h"
 #include "models/language/language_kind.h"
-#include "models/language/token_rows.h"
+#include "models/token_rows.h"
 #include "ops/rowwise/row_kernels.h"
 #include "qkv/stop.h"
 #include "qkv/threads.h"

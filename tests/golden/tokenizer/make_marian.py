@@ -15,6 +15,7 @@ from transformers import MarianTokenizer
 
 from make_precompiled import PIECES, RULES
 
+USER_DEFINED = ["Bx", "cab"]  # "a" and "ab" have replacements
 HERE = pathlib.Path(__file__).parent
 TEXTS = json.loads((HERE / "texts.json").read_text())
 WORDS = "the cat sat on a mat and was reading an old book about attention while it rained in every city of that country".split()
@@ -23,7 +24,7 @@ WORDS += [a + b for a in "read book sit rain wait count cite matt cove rent".spl
 
 def random_texts(count, seed):
     draw = random.Random(seed)
-    extras = [*PIECES, ">>fr<<", ">>xx<<", ">>", "<<", "</s>", "<unk>", "<pad>", "\u2581", "  "]
+    extras = [*PIECES, *USER_DEFINED, ">>fr<<", ">>xx<<", ">>", "<<", "</s>", "<unk>", "<pad>", "\u2581", "  "]
     for _ in range(count):
         kind = draw.random()
         if kind < 0.6:
@@ -45,7 +46,7 @@ def make(folder):
         lines = [" ".join(draw.choice(WORDS) for _ in range(draw.randint(3, 12))) + draw.choice([".", "?", "!"]) for _ in range(400)]
         with open(folder / "source.spm", "wb") as out:
             sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=out, vocab_size=120, minloglevel=2,
-                                                     normalization_rule_tsv=rules.name, bos_id=-1, hard_vocab_limit=False, user_defined_symbols=["Bx"])
+                                                     normalization_rule_tsv=rules.name, bos_id=-1, hard_vocab_limit=False, user_defined_symbols=USER_DEFINED)
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
     known = [pieces.id_to_piece(i) for i in range(pieces.get_piece_size())]
     known = [piece for piece in known if piece not in ("</s>", "<unk>")]

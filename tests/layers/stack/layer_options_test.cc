@@ -109,6 +109,8 @@ TEST(LayerOptions, RefuseWhatDoesNotFit) {
   for (const auto& [call, fragment] : std::vector<std::pair<Call, std::string>>{
            {[&](Weights& w) { encoder(w, {.kv_heads = 3}); },
             "multi_head_attention: 4 heads are not divisible by 3 kv_heads"},
+           {[&](Weights& w) { encoder(w, {.kv_heads = -2}); }, "kv_heads is -2; it must be 1 to "},
+           {[&](Weights& w) { encoder(w, {.head_dim = 1 << 20}); }, "heads * head_dim is 4194304; it must be 1 to "},
            {[&](Weights& w) { encoder(w, {.soft_cap = -1}); }, "soft_cap -1 must be finite"},
            {[&](Weights& w) { encoder(w, {.scale = INFINITY}); }, "scale inf"},
            {[&](Weights& w) { encoder(w, {.window = AttentionWindow{.left = -2}}); }, "the window is -2, -1"},

@@ -1,6 +1,7 @@
 // Weights kept in fewer bits: the products are those of the rounded weights, to the last bit.
 #include "attention/attention_testing.h"
 #include "qkv/matmul.h"
+#include "stop_for_test.h"
 
 namespace qkv {
 namespace {
@@ -195,6 +196,15 @@ TEST_P(MatmulStorage, Int8GroupsUnpackToTheirNumbers) {
       EXPECT_EQ(unpacked.view().at<float>({k, j}), unit * static_cast<float>(whole[static_cast<std::size_t>(k % 32)]));
     }
   }
+}
+
+TEST(PackedMatrix, UnpackingATallMatrixCanBeStopped) {
+  constexpr std::int64_t kRows = 1 << 17;
+  const PackedMatrix packed(random_matrix({kRows, 1}, 6));
+  Tensor unpacked = Tensor::uninitialized({kRows, 1});
+  const auto unpack = [&] { packed.unpack(unpacked, 0, /*threads=*/1); };
+  EXPECT_GE(test::questions_of(unpack), 2);
+  test::expect_stops(unpack);
 }
 
 // Drawn blocks of [n, k], and their numbers by the rules of matmul.h.
