@@ -143,5 +143,56 @@ TEST(Running, WhatDoesNotFitIsRefused) {
                std::invalid_argument);
 }
 
+// Three of five rows go on at once, the others begin as these end, with what they have of their own.
+class Queue final : public Walk {
+ public:
+  using Walk::Walk;
+
+  MutableTensorView step(std::span<const std::int64_t> parents, std::span<const std::int32_t> tokens) override {
+    std::vector<std::int64_t> sequences;
+    for (const std::int64_t parent : parents) {
+      const bool begins = sequences_.empty() || parent < 0;
+      sequences.push_back(begins ? (parent < 0 ? -1 - parent : parent)
+                                 : sequences_.at(static_cast<std::size_t>(parent)));
+      if (begins) begun.push_back(sequences.back());
+    }
+    sequences_ = sequences;
+    return Walk::step(parents, tokens);
+  }
+
+  std::vector<std::int64_t> begun{};
+
+ private:
+  std::vector<std::int64_t> sequences_;
+};
+
+TEST(Running, SequencesBeginAsOthersEnd) {
+  const std::vector<Tokens> prompts{{1}, {2}, {3}, {4}, {5}};
+  GenerateOptions options{.ends = {}, .max_length = 9};
+  Walk all(6);
+  const auto wanted = generate(all, prompts, options);
+  std::vector<SequenceStart> starts(5);
+  for (std::size_t i = 0; i < 5; ++i) {
+    starts[i].max_length = 9 - static_cast<std::int64_t>(i % 3) * 3;
+    starts[i].stream.line = i;
+  }
+  options.rows = 3;
+  Queue queue(6);
+  const auto found = generate(queue, prompts, options, starts);
+  EXPECT_EQ(queue.begun, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(*std::ranges::max_element(queue.rows), 3u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto& whole = wanted[i][0].tokens;
+    EXPECT_EQ(found[i][0].tokens, Tokens(whole.begin(), whole.begin() + *starts[i].max_length)) << i;
+  }
+  EXPECT_THROW(generate(queue, prompts, options, std::vector<SequenceStart>(4)), std::invalid_argument);
+  starts[1].written.tokens = Tokens(6);
+  EXPECT_THROW(generate(queue, prompts, options, starts), std::invalid_argument);
+  starts[1].written.tokens = {6};
+  EXPECT_THROW(generate(queue, prompts, options, starts), std::invalid_argument);
+  options.drafts = Drafts::lookup;
+  EXPECT_THROW(generate(queue, prompts, options), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace qkv
