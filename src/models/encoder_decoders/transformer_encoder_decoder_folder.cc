@@ -86,15 +86,6 @@ bool read_two_tables(const ModelConfig& json) {
 
 }  // namespace
 
-const EncoderDecoderKind kOwn{};
-
-const EncoderDecoderKind& meaning_of(TransformerEncoderDecoderKind kind) {
-  return *std::ranges::find_if(model_kinds(), [&](const ModelKind& one) {
-            const auto* own = one.as<EncoderDecoderKind>();
-            return own != nullptr && own->architecture != nullptr && own->kind == kind;
-          })->as<EncoderDecoderKind>();
-}
-
 bool has_sinusoids(const TransformerEncoderDecoderConfig& config) {
   return config.position_kind == TransformerPositions::of_kind && meaning_of(config.kind).sinusoids;
 }
