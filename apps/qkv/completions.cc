@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -152,7 +153,6 @@ void add_option(const OptionHelp& option, std::string& text) {
     spec += fmt::format("{}{}[{}]", again ? "*" : "", name, with_escaped(option.text, "\\[]"));
     text += fmt::format("        {} \\\n", shell_word(spec + value_part(option)));
   }
-  if (option.several && values_of(option.type).files) text += "        '*:FILE:_files' \\\n";
 }
 
 std::string zsh_case(const CommandHelp& command) {
@@ -165,7 +165,14 @@ std::string zsh_case(const CommandHelp& command) {
     text += "      )\n";
   }
   text += "      _arguments \\\n";
-  for (const OptionHelp& option : command.options) add_option(option, text);
+  // There is one "*:" for what comes last: the files of an option that takes several go before texts.
+  const bool has_files = std::ranges::any_of(command.options, [](const OptionHelp& option) {
+    return !option.is_positional() && option.several && values_of(option.type).files;
+  });
+  for (const OptionHelp& option : command.options) {
+    if (!has_files || !option.is_positional() || !option.several) add_option(option, text);
+  }
+  if (has_files) text += "        '*:FILE:_files' \\\n";
   if (!command.commands.empty()) text += "        '1: :{ _describe command inner }' \\\n";
   return text + "        && return 0\n      ;;\n";
 }
