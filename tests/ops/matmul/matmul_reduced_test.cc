@@ -26,6 +26,7 @@ float element(const TensorView& view, std::int64_t i, std::int64_t k) {
 
 // Element [row][column] of a b^T after `start` was there; b [n, k].
 float summed(const TensorView& a, const TensorView& b, std::int64_t row, std::int64_t column, float start) {
+  if (a.size(1) == 0) return start;  // even if subnormal
   float sum = testing::flushed(start);
   for (std::int64_t first = 0; first < a.size(1); first += 32) {
     float halves[2] = {};
@@ -78,12 +79,12 @@ std::vector<double> scales() {
 }
 
 void expect_summed(Sum sum, const TensorView& a, const TensorView& b, const TensorView& before, const TensorView& bias,
-                   const Tensor& out) {
+                   const TensorView& out) {
   for (std::int64_t i = 0; i < out.size(0); ++i) {
     for (std::int64_t j = 0; j < out.size(1); ++j) {
       const float start = before ? before.data<float>()[i * out.size(1) + j] : 0;
       float expected = sum(a, b, i, j, start);
-      if (bias) expected = testing::flushed(expected + testing::flushed(bias.data<float>()[j]));
+      if (bias) expected = testing::flushed(testing::flushed(expected) + testing::flushed(bias.data<float>()[j]));
       ASSERT_EQ(out.data<float>()[i * out.size(1) + j], expected) << i << ", " << j;
     }
   }
@@ -100,9 +101,11 @@ TEST_P(MatmulReduced, HasTheSumsOfTheInstruction) {
         Tensor out = testing::filled({m, n}, testing::kNan);
         matmul(a, packed, out, {.threads = 3});
         expect_summed(sum, a, b, {}, {}, out);
-        out = Tensor::copy(before);
-        matmul(a, packed, out, {.bias = bias, .accumulate = true, .threads = 2});
-        expect_summed(sum, a, b, before, bias, out);
+        for (const TensorView& added : {bias.view(), TensorView()}) {
+          out = Tensor::copy(before);
+          matmul(a, packed, out, {.bias = added, .accumulate = true, .threads = 2});
+          expect_summed(sum, a, b, before, added, out);
+        }
       }
     }
   }
@@ -162,7 +165,9 @@ TEST_P(MatmulReduced, PairsNeedTheirTarget) {
 
 // Of the kernel for tiles, which few CPUs have: words of two neighbours by an emulation of the instruction.
 TEST(TiledPanel, HasTheSumsOfTdpbf16ps) {
-  for (const auto& [m, k, n] : kReducedSizes) {
+  std::vector<ReducedSizes> sizes(std::begin(kReducedSizes), std::end(kReducedSizes));
+  sizes.insert(sizes.end(), {{40, 33, kTiledColumns}, {2 * kTiledRows, 2100, kTiledColumns}});  // whole tiles
+  for (const auto& [m, k, n] : sizes) {
     if (n > kTiledColumns) continue;
     for (const double scale : {1.0, 1e-19, 3e-20}) {
       SCOPED_TRACE(::testing::Message() << m << " x " << k << " x " << n << ", " << scale);
@@ -182,19 +187,24 @@ TEST(TiledPanel, HasTheSumsOfTdpbf16ps) {
         panel.data<BFloat16>()[(at / 2 * kTiledColumns + column) * 2 + at % 2] =
             BFloat16(testing::flushed(b.data<float>()[i]));
       }
-      Tensor out = Tensor::copy(before);
-      multiply_tiled_panel<testing::EmulatedTiles>({.left = reinterpret_cast<const float*>(left.data<BFloat16>()),
-                                                    .left_stride = depth / 2,
-                                                    .left_step = 1,
-                                                    .rows = m,
-                                                    .panel = panel.data<BFloat16>(),
-                                                    .depth = depth,
-                                                    .out = out.data<float>(),
-                                                    .out_stride = n,
-                                                    .columns = n,
-                                                    .bias = bias.data<float>(),
-                                                    .accumulate = true});
-      expect_summed(summed, a, b, before, bias, out);
+      for (const TensorView& added : {bias.view(), TensorView()}) {
+        constexpr float kBehind = 1e-40F;  // products would flush it
+        Tensor room = testing::filled({rows, n}, kBehind);
+        std::copy_n(before.data<float>(), m * n, room.data<float>());
+        multiply_tiled_panel<testing::EmulatedTiles>({.left = reinterpret_cast<const float*>(left.data<BFloat16>()),
+                                                      .left_stride = depth / 2,
+                                                      .left_step = 1,
+                                                      .rows = m,
+                                                      .panel = panel.data<BFloat16>(),
+                                                      .depth = depth,
+                                                      .out = room.data<float>(),
+                                                      .out_stride = n,
+                                                      .columns = n,
+                                                      .bias = added ? bias.data<float>() : nullptr,
+                                                      .accumulate = true});
+        expect_summed(summed, a, b, before, added, room.view().slice(0, 0, m));
+        for (std::int64_t i = m * n; i < rows * n; ++i) ASSERT_EQ(room.data<float>()[i], kBehind) << i;
+      }
     }
   }
 }
