@@ -117,6 +117,13 @@ TEST(ReadArray, TellsTheFormatByTheEnding) {
   EXPECT_EQ(message_of<FormatError>([&] { read_array(path + ":z"); }), path + ": no tensor \"z\"; it has \"x\", \"y\"");
   EXPECT_EQ(message_of<FormatError>([&] { read_array(path); }),
             path + ": which tensor? Write " + path + ":TENSOR; it has \"x\", \"y\"");
+  // Of several tensors only the one that is asked for is read.
+  write_safetensors(path, {.tensors = {{"x", matrix}, {"flags", Tensor::zeros({1}, Dtype::boolean)}}, .metadata = {}});
+  std::string damaged = slurp(path);
+  damaged.back() = 2;
+  const std::string of_both = folder.put("c.safetensors", damaged);
+  expect_equal(read_array(of_both + ":x"), matrix);
+  EXPECT_THROW(read_array(of_both + ":flags"), FormatError);
   for (const std::string& bad : {folder / "a.txt", std::string("npy"), std::string()}) {
     EXPECT_EQ(message_of<FormatError>([&] { read_array(bad); }),
               bad + ": unknown ending; arrays are read from .npy, .csv, .json and FILE.safetensors:TENSOR");
