@@ -119,7 +119,7 @@ TEST(GgufFolder, RefusesWhatIsNoSuchModel) {
   }
 }
 
-// llama.cpp stops at each of them; a model's turn ends by another token than its text (Gemma).
+// llama.cpp stops at each of them; a turn of a chat may end by another token than a text.
 TEST(GgufFolder, EndsOfTurnsAndMessagesEndTexts) {
   const std::string good = slurp(gguf_golden("llama.gguf"));  // whose texts end with 2
   const auto end = [](const std::string& name, std::uint32_t id) {
