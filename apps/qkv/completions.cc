@@ -118,6 +118,9 @@ complete -F _qkv qkv
                      lines, cases);
 }
 
+// Whether files may follow its first one.
+bool takes_further_files(const OptionHelp& option) { return option.several && values_of(option.type).files; }
+
 // Completions of zsh: for each command what its function _arguments reads, with the help of each option.
 
 // With a backslash before each of these characters.
@@ -166,9 +169,8 @@ std::string zsh_case(const CommandHelp& command) {
   }
   text += "      _arguments \\\n";
   // There is one "*:" for what comes last: the files of an option that takes several go before texts.
-  const bool has_files = std::ranges::any_of(command.options, [](const OptionHelp& option) {
-    return !option.is_positional() && option.several && values_of(option.type).files;
-  });
+  const bool has_files = std::ranges::any_of(
+      command.options, [](const OptionHelp& option) { return !option.is_positional() && takes_further_files(option); });
   for (const OptionHelp& option : command.options) {
     if (!has_files || !option.is_positional() || !option.several) add_option(option, text);
   }
@@ -230,7 +232,7 @@ void add_lines_of(const OptionHelp& option, const std::string& condition, std::s
     text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
   text += value_options(option) + " -d " + fish_quoted(option.text) + "\n";
-  if (option.several && values_of(option.type).files) {
+  if (takes_further_files(option)) {
     text += fmt::format("complete -c qkv -n '{}; and __qkv_after {}' -F\n", condition, fmt::join(option.names, " "));
   }
 }

@@ -264,8 +264,7 @@ OrderedJson generation_config_of(io::GgufFile& file, const GgufModel& model) {
     const auto id = token_id(file, model, name);
     if (id && std::ranges::count(ends, *id) == 0) ends.push_back(*id);
   }
-  if (ends.size() > 1) config["eos_token_id"] = ends;
-  if (ends.size() == 1) config["eos_token_id"] = ends[0];
+  if (!ends.empty()) config["eos_token_id"] = ends.size() == 1 ? OrderedJson(ends[0]) : OrderedJson(ends);
   return config;
 }
 

@@ -60,7 +60,8 @@ BackwardSchedule differentiate_scores(const AttentionCall& call, const BackwardI
                                       const AttentionOptions& options, const AttentionGradients& gradients,
                                       Arena& arena);
 
-// attention_backward() of a checked call, whatever its score: what differentiate_scores() gives, by the chain rule.
+// attention_backward() of a checked call, whatever its score: what differentiate_scores() gives, and by the chain rule
+// the gradients of a score's parameters. The same of a dry run.
 BackwardSchedule differentiate(const AttentionCall& call, const BackwardInputs& inputs, const AttentionOptions& options,
                                const AttentionGradients& gradients, Arena& arena);
 

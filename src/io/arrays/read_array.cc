@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <optional>
+#include <ranges>
+#include <set>
 #include <vector>
 
 #include "io/arrays/safetensors_header.h"
@@ -50,15 +51,14 @@ Tensor read_tensor(const std::string& path, const std::optional<std::string>& na
   auto found = io::read_safetensors_elements(source, header, [&](const std::string& one) { return one == name; }, path);
   if (!found.empty()) return std::move(found.begin()->second);
   constexpr std::size_t kShown = 10;
+  std::set<std::string> all;
+  for (const io::SafetensorsEntry& entry : header.entries) all.insert(entry.name);
   std::vector<std::string> names;
-  for (const io::SafetensorsEntry& entry : header.entries) names.push_back(io::quote(entry.name));
-  std::ranges::sort(names);
-  names.resize(std::min(names.size(), kShown));
-  throw FormatError(
-      fmt::format("{}: {}; it has {}{}", path,
-                  name ? "no tensor " + io::quote(*name) : fmt::format("which tensor? Write {}:TENSOR", path),
-                  names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")),
-                  header.entries.size() > kShown ? ", ..." : ""));
+  for (const std::string& one : all | std::views::take(kShown)) names.push_back(io::quote(one));
+  throw FormatError(fmt::format(
+      "{}: {}; it has {}{}", path,
+      name ? "no tensor " + io::quote(*name) : fmt::format("which tensor? Write {}:TENSOR", path),
+      names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", ")), all.size() > kShown ? ", ..." : ""));
 }
 
 }  // namespace

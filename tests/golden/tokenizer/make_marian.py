@@ -1,5 +1,5 @@
 """Makes marian/: a small source.spm (unigram, its normalizer nmt_nfkc cut to the rules of make_precompiled.py), vocab.json, and ids.json:
-texts, and what MarianTokenizer of transformers 5.23 on sentencepiece 0.2.3 makes of them, ids and text again.
+texts, and what MarianTokenizer of transformers 5.24 on sentencepiece 0.2.3 makes of them, ids and text again.
 
     python make_marian.py                      writes the files beside this script
     python make_marian.py FOLDER LINES         as many random lines and their ids into FOLDER (a slow check)
